@@ -240,6 +240,42 @@ def listed_by_hand(net: Any) -> Result:
     return trained(net)
 
 
+def listed_for_the_backward(net: Any) -> Result:
+    """A list for the backward says nothing of what is gathered in a forward."""
+    net.blocks[2].set_modules_to_backward_prefetch([net.blocks[1]])
+    seen = trained(net)
+    with torch.no_grad():
+        net(batch(), order=(0, 2))
+    change_unseen(net)
+    return [*seen, *trained(net)]
+
+
+def listed_elsewhere(net: Any) -> Result:
+    """A list of one block says nothing of what another one gathers."""
+    net.blocks[3].set_modules_to_forward_prefetch([net.blocks[1]])
+    with torch.no_grad():
+        net(batch(), order=(0, 2))
+    change(net)
+    return trained(net)
+
+
+def asked_for_within_a_forward(net: Any) -> Result:
+    """A hook asks for a block that was being gathered by a guess, and nothing takes that from it."""
+    handles = []
+
+    def ask(*_: object) -> None:
+        handles.append(net.blocks[2].unshard(async_op=True))
+
+    hook = net.blocks[0].register_forward_hook(ask)
+    with torch.no_grad():
+        net(batch(), order=(0, 1))
+    hook.remove()
+    handles[0].wait()
+    seen = [local(net.blocks[2].linear.weight).clone()]
+    net.blocks[2].reshard()
+    return [*seen, *trained(net)]
+
+
 def checkpointed(net: Any) -> Result:
     out = net(batch().requires_grad_(), reentrant=False)
     change_unseen(net)
@@ -352,6 +388,9 @@ SITUATIONS = [
     asked_for_by_hand,
     asked_for_before_the_forward,
     listed_by_hand,
+    listed_for_the_backward,
+    listed_elsewhere,
+    asked_for_within_a_forward,
     checkpointed,
     checkpointed_reentrantly,
     two_losses,
@@ -391,15 +430,22 @@ def test_a_model_that_is_no_root_itself_is_trained(world: World) -> None:
         assert not differences
 
 
+def ahead_of(module: Any, way: str = "ahead") -> list[Any]:
+    """Return the groups that a module gathers ahead in its forward, or in its backward ("behind")."""
+    guess = vars(groups_of(module._get_fsdp_state())[-1]).get("unshard")
+    return [one._group for one in getattr(guess, way)] if guess else []
+
+
 def enabled_again() -> None:
     net = build(True, prefetch=2)
-    states = [block._get_fsdp_state() for block in net.blocks]
-    assert len(states[0]._states_to_forward_prefetch) == 2
+    groups = [group for block in net.blocks for group in groups_of(block._get_fsdp_state())]
+    assert len(ahead_of(net.blocks[0])) == 2
     torch_mcast.fsdp.enable(net, prefetch=1)
-    assert len(states[0]._states_to_forward_prefetch) == 1
+    assert len(ahead_of(net.blocks[0])) == 1
     torch_mcast.fsdp.enable(net, prefetch=False)
-    assert states[0]._states_to_forward_prefetch == []
-    assert not any(group.unshard_async_op for state in states for group in groups_of(state))
+    assert ahead_of(net.blocks[0]) == []
+    assert not any(group.unshard_async_op for group in groups)
+    assert not any(name in vars(group) for group in groups for name in ("pre_forward", "_backward_prefetch"))
     trained(net)
 
 
@@ -419,15 +465,13 @@ def lists_where_modules_share_a_group() -> dict[str, list[str]]:
     fully_shard(model)
     handle = torch_mcast.fsdp.enable(model, defer_reduce_scatter=False)
     model(batch()).sum().backward()
-    names = {id(module._get_fsdp_state()): name for name, module in model.named_children()}
-    state: Any = net.head._get_fsdp_state()  # type: ignore[operator]
-    last: Any = net.blocks[-1]._get_fsdp_state()  # type: ignore[operator]
-    group = groups_of(state)[-1]
-    behind = vars(group)["unshard"].lookahead.behind[group]
+    names = {
+        id(group): name for name, m in model.named_children() for group in groups_of(m._get_fsdp_state())
+    }
     return {
-        "forward of the group": [names[id(s)] for s in state._states_to_forward_prefetch],
-        "backward of the group": [g._module_fqn for g in behind],
-        "forward of the last block": [names[id(s)] for s in last._states_to_forward_prefetch],
+        "forward of the group": [names[id(g)] for g in ahead_of(net.head)],
+        "backward of the group": [names[id(g)] for g in ahead_of(net.head, "behind")],
+        "forward of the last block": [names[id(g)] for g in ahead_of(net.blocks[-1])],
         "blocked": sorted(handle.reasons),
     }
 

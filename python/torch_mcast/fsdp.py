@@ -49,11 +49,10 @@ Defer = Literal["auto"] | bool
 _NEEDED = (
     "set_custom_all_gather",
     "set_custom_reduce_scatter",
-    "set_modules_to_forward_prefetch",
-    "set_modules_to_backward_prefetch",
     "_set_unshard_async_op",
     "_get_fsdp_state",
 )
+_NEEDED_OF_GROUPS = ("unshard", "pre_forward", "post_backward", "_backward_prefetch", "_prefetch_unshard")
 _NO_TIMEOUT = timedelta(0)
 
 _log = logging.getLogger(__name__)
@@ -383,6 +382,12 @@ def enable(
     if not named:
         raise ValueError(
             "the model has no FSDP module with parameters: call fully_shard on it before enable()"
+        )
+    group_of = param_groups(named[0][1])[0]
+    if missing := [name for name in _NEEDED_OF_GROUPS if not hasattr(group_of, name)]:
+        raise RuntimeError(
+            f"FSDP2's groups of torch {torch.__version__} have no {', '.join(missing)}: "
+            "enable() was tried with torch 2.9 to 2.15"
         )
     handle = Handle(model, defer_reduce_scatter, *_choose(group, [module for _, module in named]))
     if handle.why_serial and dist.get_rank() == 0:

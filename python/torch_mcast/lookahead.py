@@ -3,11 +3,11 @@
 A gather ahead is a guess: that the module will run, and that nobody changes its weights before. FSDP2
 keeps a result until the module runs, however late. Here it lives no longer than the forward or the backward
 that began it, and is dropped where torch has counted a write to the weights. What is dropped is gathered anew
-when the module runs, as FSDP2 does it without anything ahead. What FSDP2 gathers by itself, or since the user
-has asked for it, is left to FSDP2.
+when the module runs, as FSDP2 does it without anything ahead.
 
-In a forward FSDP2 gathers ahead what is in its lists, which we make. In a backward it gathers by itself for
-the group before, in the order of the forward. We leave that to it, and gather for further ones.
+What FSDP2 gathers by itself, or since the user has asked for it, is left to FSDP2: in a backward the group
+before, in the order of the forward, and what is in lists that the user has made. A module with such a list
+gathers nothing more.
 """
 
 from __future__ import annotations
@@ -22,9 +22,6 @@ from torch.distributed.fsdp import FSDPModule
 
 from .param_groups import drop, groups_of, in_backward, instead, on_cpu, param_groups, versions
 
-_LIST = "_states_to_forward_prefetch"
-_LISTS = (_LIST, "_states_to_backward_prefetch")
-
 
 class Lookahead:
     """Lets each module of a model gather for the next ones.
@@ -34,14 +31,10 @@ class Lookahead:
 
     def __init__(self, model: nn.Module, ahead: int) -> None:
         """Begin; ahead is how many modules, 1 or more."""
-        self._states: list[Any] = []
-        self._lists: dict[Any, list[Any]] = {}  # of each state for its forward, which this object has made
-        self.behind: dict[Any, list[Any]] = {}  # which groups one gathers for in its backward
-        self._guesses: list[_Guess] = []
+        self._guesses: dict[Any, _Guess] = {}  # of each parameter group
         self._hooks: list[Any] = []
         self._raised: Any = None  # the state of a root whose forward raised: FSDP takes it to be running
         self._ends_with_backward = False
-        self.gathered_by_fsdp = False  # what is gathered now
         begin, end = torch.compiler.disable(self._begin), torch.compiler.disable(self._end)
         for module in model.modules():
             if not isinstance(module, FSDPModule):
@@ -49,12 +42,9 @@ class Lookahead:
             hooked: Any = module
             self._hooks.append(hooked.register_forward_pre_hook(begin, prepend=True))  # before FSDP's own
             self._hooks.append(hooked.register_forward_hook(end, always_call=True))  # after FSDP's own
-            state = module._get_fsdp_state()
-            if state in self._states:
-                continue
-            self._states.append(state)
-            for group in param_groups(module):
-                self._guesses.append(_Guess(self, state, group, on_cpu(module)))
+            for group in param_groups(module):  # modules may share one
+                if group not in self._guesses:
+                    self._guesses[group] = _Guess(self, module._get_fsdp_state(), group, on_cpu(module))
         for root in _roots(model):
             self._chain(root, ahead)
 
@@ -63,30 +53,19 @@ class Lookahead:
         self.drop()
         for hook in self._hooks:
             hook.remove()
-        for guess in self._guesses:
+        for guess in self._guesses.values():
             guess.leave()
-        for state, chosen in self._lists.items():
-            if getattr(state, _LIST) is chosen:
-                setattr(state, _LIST, [])
 
     def drop(self) -> None:
         """Wait for what was gathered ahead and not used, and forget it."""
         failure: Exception | None = None
-        for guess in self._guesses:
+        for guess in self._guesses.values():
             try:
                 guess.drop()
             except Exception as e:
                 failure = failure or e
         if failure is not None:
             raise failure
-
-    def chosen_by_user(self, target: Any) -> bool:
-        """Say whether a list that the user has made names a state: then FSDP alone says what it holds."""
-        return any(
-            target in (chosen := getattr(state, name)) and chosen is not self._lists.get(state)
-            for state in self._states
-            for name in _LISTS
-        )
 
     def end_with_backward(self) -> None:
         """Drop at the end of the running backward what will be left over then."""
@@ -130,90 +109,102 @@ class Lookahead:
         # The root is not resharded after its forward: its backward comes first and gathers nothing itself.
         first = 1 if param_groups(root) else 0
         backward = [*states[:first], *reversed(states[first:])]
-        for i, state in enumerate(states[:-1]):
-            if not getattr(state, _LIST):  # or the user chose otherwise
-                self._lists[state] = states[i + 1 : i + 1 + ahead]
-                setattr(state, _LIST, self._lists[state])
-        for i, state in enumerate(backward[:-1]):
-            targets = backward[i + 1 : i + 1 + ahead]
-            # The backward of its last group is the last one to begin.
-            self.behind[groups_of(state)[-1]] = [g for target in targets for g in reversed(groups_of(target))]
+        for order, way in ((states, "ahead"), (backward, "behind")):
+            for i, state in enumerate(order[:-1]):
+                last = self._guesses[
+                    groups_of(state)[-1]
+                ]  # of a module with several groups the last to begin
+                groups = (g for s in order[i + 1 : i + 1 + ahead] for g in _as_they_come(s, way))
+                setattr(last, way, [self._guesses[g] for g in groups])
 
 
 class _Guess:
     """What a parameter group has gathered before its module runs."""
 
     def __init__(self, lookahead: Lookahead, state: Any, group: Any, on_cpu: bool) -> None:
+        self.ahead: list[_Guess] = []  # of the groups that this one gathers for in its forward
+        self.behind: list[_Guess] = []  # and in its backward
         self.lookahead, self._state, self._group = lookahead, state, group
         self._was_async = group.unshard_async_op
-        self._begun = False  # what the group has gathered and not taken yet is a guess
+        self._guessing = False  # what is gathered now is a guess
+        self._begun = False  # what the group has gathered and not taken yet is one
         self._versions: list[tuple[int, ...]] = []
         if on_cpu:
             group.unshard_async_op = True
-        instead(group, "unshard", self)
-        instead(group, "_backward_prefetch", self._in_backward)
+        for method, ours in (
+            ("unshard", self),
+            ("pre_forward", self._pre_forward),
+            ("_backward_prefetch", self._backward_prefetch),
+        ):
+            instead(group, method, ours)
 
     def __call__(self, async_op: bool = False) -> None:
         """Begin to gather, as FSDP does, but do not go on with what has become wrong."""
         group = self._group
         if self._pending() and self._versions != versions(group):
             self.drop()
-        by_fsdp = self.lookahead.gathered_by_fsdp
-        if by_fsdp:
-            self._begun = False
-        elif (self._ahead() and self._of_another_root()) or self._after_its_backward():
+        if not self._guessing:
+            self._begun = False  # it is FSDP2's own now, or the user's
+        elif self._of_another_root():
             return
         before = group._all_gather_result
         type(group).unshard(group, async_op)
-        if group._all_gather_result is before:
-            return
-        self._begun = group._training_state.name != "IDLE" and not by_fsdp
-        if self._begun:  # and not by the user, nor by FSDP2 itself
-            self._versions = versions(group)
+        if self._guessing and group._all_gather_result is not before:
+            self._begun, self._versions = True, versions(group)
             self.lookahead.end_with_backward()
 
-    def _in_backward(self) -> None:
+    def _pre_forward(self, *args: Any) -> Any:
+        """Let FSDP2 begin the group's forward, then gather for modules that come after it."""
+        begins = self._group._training_state.name != "FORWARD"  # not the second of modules that share it
+        result = type(self._group).pre_forward(self._group, *args)
+        if begins and not self._after_its_backward() and not self._state._states_to_forward_prefetch:
+            for guess in self.ahead:
+                guess._gather("forward")
+        return result
+
+    def _backward_prefetch(self) -> None:
         """Let FSDP2 gather for the group that it takes to be next, then gather for further ones."""
-        kind = type(self._group)
-        self.lookahead.gathered_by_fsdp = True
+        type(self._group)._backward_prefetch(self._group)
+        for guess in self.behind:
+            guess._gather("backward")
+
+    def _gather(self, way: str) -> None:
+        self._guessing = True
         try:
-            kind._backward_prefetch(self._group)
+            type(self._group)._prefetch_unshard(self._group, way)
         finally:
-            self.lookahead.gathered_by_fsdp = False
-        for group in self.lookahead.behind.get(self._group, ()):
-            kind._prefetch_unshard(group, "backward")
+            self._guessing = False
 
     def drop(self) -> None:
         """Wait for what the group has gathered and not taken, and forget it."""
-        if self._pending() and not self.lookahead.chosen_by_user(self._state):
+        if self._pending():
             drop(self._group)
 
     def leave(self) -> None:
         """Give FSDP its methods back."""
         self._group.unshard_async_op = self._was_async
-        for method in ("unshard", "_backward_prefetch"):
+        for method in ("unshard", "pre_forward", "_backward_prefetch"):
             instead(self._group, method, None)
 
     def _pending(self) -> bool:
         return self._begun and self._group._all_gather_result is not None
 
-    def _ahead(self) -> bool:
-        """Say whether another module's turn is now, which gathers for this one."""
-        group, state = self._group._training_state.name, self._state._training_state.name
-        return bool(group != "IDLE" and state == "IDLE")
-
     def _after_its_backward(self) -> bool:
-        """Say whether a backward computes a forward again, which gathers ahead: the next had its backward.
+        """Say whether a backward computes a forward again: the modules after it have had their backward.
 
         A reentrant checkpoint around a module does that. What is needed again has a gather of its own.
         """
-        group, state = self._group._training_state.name, self._state._training_state.name
-        ahead = group == "FORWARD" and state != "FORWARD"
-        return ahead and in_backward() and not self.lookahead.chosen_by_user(self._state)
+        return in_backward()
 
     def _of_another_root(self) -> bool:
         """Say whether FSDP2 takes this for another model: it was called by itself, or not at all."""
-        return self._state._is_root is not False and not self.lookahead.chosen_by_user(self._state)
+        return self._state._is_root is not False
+
+
+def _as_they_come(state: Any, way: str) -> list[Any]:
+    """Return the groups of a state. A backward comes to the last one first."""
+    groups = groups_of(state)
+    return groups if way == "ahead" else groups[::-1]
 
 
 def take_back(modules: Iterable[FSDPModule]) -> None:

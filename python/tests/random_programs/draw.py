@@ -52,6 +52,7 @@ def blocks(draw: Draw, compilers: tuple[str, ...]) -> list[dict[str, Any]]:
             ),
             "hook": draw(rarely(None, st.sampled_from(HOOKS), 4)),
             "unshard_in_backward": draw(rarely(True, st.just(False), 2)),  # heeded by blocks of kind "bias"
+            "list": draw(rarely(None, st.tuples(st.sampled_from(("forward", "backward")), BLOCK), 8)),
             "same_as": draw(rarely(None, st.integers(0, i - 1), 12)) if i else None,
             "tied_to_previous": draw(rarely(False, st.just(True), 12)),
             "compiled": draw(st.sampled_from((None, *compilers))) if compilers else None,

@@ -14,7 +14,7 @@ from torch.distributed.fsdp import FSDPModule
 
 import torch_mcast.fsdp
 from torch_mcast import in_flight, lookahead
-from torch_mcast.param_groups import in_backward, param_groups
+from torch_mcast.param_groups import groups_of, in_backward, param_groups
 
 _fsdp: Any = torch_mcast.fsdp
 _of_torch: Any = FSDPModule
@@ -159,17 +159,33 @@ def keeps_what_a_backward_has_gathered() -> AbstractContextManager[Any]:
     return mock.patch.object(guess, "__call__", kept)
 
 
+def keeps_what_a_list_names() -> AbstractContextManager[Any]:
+    """What is gathered ahead for a module that a list of the user's names is kept, list or not."""
+    guess: Any = lookahead._Guess
+    drop = guess.drop
+
+    def dropped(self: Any) -> None:
+        states = {one._state for one in self.lookahead._guesses.values()}
+        if not any(self._state in state._states_to_backward_prefetch for state in states):
+            drop(self)
+
+    return mock.patch.object(guess, "drop", dropped)
+
+
 def gathers_for_itself() -> AbstractContextManager[Any]:
     """A state that two modules share is taken for two (clients.md 3)."""
+    chain = lookahead.Lookahead._chain
 
-    def chain(self: Any, root: Any, ahead: int) -> None:
+    def with_itself(self: Any, root: Any, ahead: int) -> None:
+        chain(self, root, ahead)
         modules = (m for m in root.modules() if isinstance(m, FSDPModule) and param_groups(m))
         states: list[Any] = [m._get_fsdp_state() for m in modules]
         for i, state in enumerate(states[:-1]):
-            targets = states[i + 1 : i + 1 + ahead]
-            state._states_to_forward_prefetch = self._lists[state] = targets
+            if state in states[i + 1 : i + 1 + ahead]:
+                guess = self._guesses[groups_of(state)[-1]]
+                guess.ahead.append(guess)
 
-    return mock.patch.object(lookahead.Lookahead, "_chain", chain)
+    return mock.patch.object(lookahead.Lookahead, "_chain", with_itself)
 
 
 def ends_its_process() -> AbstractContextManager[Any]:
@@ -206,6 +222,7 @@ FAULTS = {
     "gathers what is not needed": Fault(gathers_what_is_not_needed, 100),
     "gathers after its backward": Fault(gathers_after_its_backward, 500),
     "keeps what a backward has gathered": Fault(keeps_what_a_backward_has_gathered, 600),
+    "keeps what a list names": Fault(keeps_what_a_list_names, 600),
     "ends its process": Fault(ends_its_process, 2),
     "gathers for itself": Fault(gathers_for_itself, 200),
 }

@@ -156,7 +156,17 @@ def build(program: Program, mesh: DeviceMesh) -> Net:
             net.unneeded.append(together[0])
     if program["root"]:
         fully_shard(net, **options)
+    make_lists(net)
     return net
+
+
+def make_lists(net: Net) -> None:
+    """Let blocks gather for others by lists, as a user may."""
+    for block, spec in zip(net.blocks, net.specs, strict=True):
+        way, at = spec["list"] or ("", 0)
+        target = net.blocks[at % len(net.blocks)]
+        if way and isinstance(block, FSDPModule) and isinstance(target, FSDPModule):
+            getattr(block, f"set_modules_to_{way}_prefetch")([target])
 
 
 def groups(program: Program, net: Net) -> list[tuple[list[Any], dict[str, Any]]]:

@@ -108,7 +108,8 @@ class Play:
             )
             for module in fsdp_modules(self.net):
                 state = module._get_fsdp_state()
-                ahead = (*state._states_to_forward_prefetch, *state._states_to_backward_prefetch)
+                guesses = [vars(group).get("unshard") for group in param_groups(module)]
+                ahead = [one._state for guess in guesses if guess for one in (*guess.ahead, *guess.behind)]
                 assert state not in ahead, "a module gathers ahead for itself"
 
     def hook(self) -> None:
