@@ -157,26 +157,30 @@ var secretWords = []string{"SECRET", "TOKEN", "PASSW", "KEY", "CREDENTIAL"}
 // hidden returns what replaces all secrets of an environment in a text: values of variables that may hold one, misspelled
 // ones too, and the secret in MCAST_SECRET_FILE. A file that was written before must not have them either.
 func hidden(environ []string) func([]byte) []byte {
-	const least = 4 // fewer characters are no secret, and are everywhere
-	var pairs []string
+	// A shorter value of a variable that only sounds like a secret is none, as of TOKENIZERS_PARALLELISM=false, and is
+	// everywhere in a report.
+	const least = 8
+	var secrets []string
 	hide := func(secret string) {
-		if len(secret) < least {
-			return
-		}
-		pairs = append(pairs, secret, "(hidden)")
+		secrets = append(secrets, secret)
 		if quoted, err := json.Marshal(secret); err == nil && string(quoted[1:len(quoted)-1]) != secret {
-			pairs = append(pairs, string(quoted[1:len(quoted)-1]), "(hidden)")
+			secrets = append(secrets, string(quoted[1:len(quoted)-1]))
 		}
 	}
-	if secret, err := config.SecretOf(os.LookupEnv); err == nil {
+	if secret, err := config.SecretOf(os.LookupEnv); err == nil && secret != "" {
 		hide(secret)
 	}
 	for _, entry := range environ {
 		name, value, _ := strings.Cut(entry, "=")
 		named := slices.ContainsFunc(secretWords, func(w string) bool { return strings.Contains(strings.ToUpper(name), w) })
-		if named && name != "MCAST_SECRET_FILE" && value != config.InStore || len(config.Unknown([]string{entry})) > 0 {
+		if len(value) >= least && (named && name != "MCAST_SECRET_FILE" || len(config.Unknown([]string{entry})) > 0) {
 			hide(value)
 		}
+	}
+	slices.SortFunc(secrets, func(a, b string) int { return len(b) - len(a) }) // one may begin with another
+	var pairs []string
+	for _, secret := range secrets {
+		pairs = append(pairs, secret, "(hidden)")
 	}
 	replacer := strings.NewReplacer(pairs...)
 	return func(text []byte) []byte { return []byte(replacer.Replace(string(text))) }

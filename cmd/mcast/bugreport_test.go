@@ -65,3 +65,10 @@ func TestBugReport(t *testing.T) {
 		require.Contains(t, stderr.String(), "file exists")
 	}
 }
+
+// TestBugReportHidesNoWords: a variable that only sounds like a secret leaves the files of a report readable.
+func TestBugReportHidesNoWords(t *testing.T) {
+	hide := hidden([]string{"TOKENIZERS_PARALLELISM=false", "KEYS=true", "MCAST_FOO=auto", "API_KEY=0123456789", "API_TOKEN=01234567"})
+	require.Equal(t, `{"a":false,"b":true,"c":"auto","d":"(hidden)","e":"(hidden)"}`,
+		string(hide([]byte(`{"a":false,"b":true,"c":"auto","d":"0123456789","e":"01234567"}`))))
+}

@@ -180,7 +180,7 @@ func ours(meet string) (bool, error) {
 	}
 	found, err := net.LookupHost(host)
 	if err != nil {
-		return false, config.Mistakef("--meet=%q: %w", meet, err)
+		return false, fmt.Errorf("--meet=%q: %w", meet, err)
 	}
 	own, err := net.InterfaceAddrs()
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/trace"
 )
 
-// dumping is begun by the first group of this process.
+// dumping is begun once in a process.
 var dumping sync.Once
 
 // dumpOnSignal has SIGUSR2 write the trace of this process where MCAST_TRACE says, as the library does for programs that

@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -12,9 +13,10 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
-// TestDumpOnSignal: each SIGUSR2 writes what the process did last, and does not end it.
+// TestDumpOnSignal: SIGUSR2 writes what the process did last, and does not end it.
 func TestDumpOnSignal(t *testing.T) {
 	dir := t.TempDir()
+	dumping = sync.Once{} // of another run of this test
 	dumpOnSignal(&config.Settings{Trace: dir})
 	require.NoError(t, unix.Kill(os.Getpid(), unix.SIGUSR2))
 	systest.Eventually(t, func() bool {

@@ -75,9 +75,12 @@ func (c *explainCommand) explain(ctx context.Context) (*explain.Report, error) {
 	report := explain.Of(explain.Between(before, after), errs)
 	if len(report.Jobs) == 0 {
 		none := errors.New("no rank was there: none of this user runs here, or none publishes (MCAST_METRICS); see --hosts")
-		if len(before) > 0 {
+		switch {
+		case len(before) > 0 && len(after) == 0 && len(errs) == 0:
 			none = fmt.Errorf("%d ranks were there, and have ended meanwhile: their log says why", len(before))
-		} else if len(after) > 0 {
+		case len(before) > 0:
+			none = fmt.Errorf("%d ranks were there, and did not answer a second time", len(before))
+		case len(after) > 0:
 			none = fmt.Errorf("%d ranks have come meanwhile: look again", len(after))
 		}
 		return nil, errors.Join(append(errs, none)...) // who did not answer is why

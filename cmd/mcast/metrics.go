@@ -88,7 +88,7 @@ func (c *metricsCommand) Run() error {
 		return config.Mistakef("--interval=%v is not allowed: want 0 or a second and more", c.Interval)
 	}
 	if at, err := os.Stat(c.Textfile); c.Textfile != "" && (err != nil || !at.IsDir()) {
-		return config.Mistakef("--textfile=%q is not allowed: want a directory that is there, such as /var/lib/node_exporter", c.Textfile)
+		return fmt.Errorf("--textfile=%q is not allowed: want a directory that is there, such as /var/lib/node_exporter", c.Textfile)
 	}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(&watch.Collector{Look: look})

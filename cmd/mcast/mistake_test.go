@@ -69,7 +69,6 @@ func TestMistakes(t *testing.T) {
 		{"", "advise", "expected"},
 		{"", "advise --link 10 x", "is no rate"},
 		{"", "metrics --interval 5ms", "want 0 or a second"},
-		{"", "metrics --textfile /nonexistent", "want a directory that is there"},
 		{"", "metrics --otlp nowhere", "want a URL"},
 		{"", "trace merge", "expected"},
 		{"", "nccl check --nodes 0", "want at least 1"},

@@ -102,7 +102,7 @@ func (c *ncclTopologyCommand) Run() error {
 		}
 	}
 	if len(m.GPUs) == 0 {
-		return config.Mistakef("neither sysfs nor NVIDIA's driver shows a GPU here: name them, as in --gpu=0000:3b:00.0=0 (address and NUMA node)")
+		return fmt.Errorf("neither sysfs nor NVIDIA's driver shows a GPU here: name them, as in --gpu=0000:3b:00.0=0 (address and NUMA node)")
 	}
 	if c.Nets == nil {
 		if c.Nets, err = c.devices(len(m.GPUs)); err != nil {

@@ -28,11 +28,15 @@ func newScreen() (s *screen, restore func(), err error) {
 		go s.read()
 	}
 	_, err = os.Stdout.WriteString("\x1b[?1049h\x1b[?25l") // another screen, without a cursor
+	if err != nil {
+		restore()
+		return nil, nil, err
+	}
 	back := restore
 	return s, func() {
 		_, _ = os.Stdout.WriteString("\x1b[?25h\x1b[?1049l")
 		back()
-	}, err
+	}, nil
 }
 
 // read passes keys on. It ends with the process: a read of a terminal cannot be taken back.
@@ -43,7 +47,11 @@ func (s *screen) read() {
 		if err != nil {
 			return
 		}
-		s.keys <- string(typed[:n])
+		key := string(typed[:n])
+		if strings.ContainsAny(key, "\x03\x04") { // typed ahead, while nobody looked
+			key = "\x03"
+		}
+		s.keys <- key
 	}
 }
 
@@ -87,6 +95,9 @@ func (s *screen) move(key string, height int) bool {
 
 // page returns the lines that there is room for. The last one says how to see the others.
 func (s *screen) page(width, height int) []string {
+	if width < 1 || height < 2 { // a terminal that does not say how large it is
+		width, height = 80, 24
+	}
 	s.top = max(0, min(s.top, len(s.lines)-height+1))
 	shown := s.lines
 	if len(shown) > height {

@@ -47,7 +47,7 @@ func SecretOf(lookup func(string) (string, bool)) (string, error) {
 	s.SecretFile, _ = lookup("MCAST_SECRET_FILE")
 	if s.SecretFile != "" {
 		if err := s.readSecret(lookup); err != nil {
-			return "", Mistakef("MCAST_SECRET_FILE=%q: %w", s.SecretFile, err)
+			return "", fmt.Errorf("MCAST_SECRET_FILE=%q: %w", s.SecretFile, err)
 		}
 		return s.Secret, nil
 	}

@@ -17,6 +17,7 @@ const (
 	slowBy     = 0.25 // waited for by so much more than any other rank, though it came in time
 	throttleBy = 0.05 // kept from running by a quota
 	slowLink   = 0.7  // of the speed that links of other ranks have
+	full       = 0.95 // of what a link can carry: it is the limit, whichever rank is waited for
 	fewOps     = 0.35 // Account.Even of the ranks that wait: a few operations have all of the waiting
 )
 
@@ -78,7 +79,7 @@ func slow(j *Job, s *sums) (found []Finding) {
 		odd, mine := s.odd(a.Rank)
 		usual := median(without(speed, i))
 		slower := speed[i] > 0 && speed[i] <= slowLink*usual
-		if median(without(busy, i))-busy[i] >= lateBy || odd < slowBy && !(slower && a.used() >= notFull) {
+		if median(without(busy, i))-busy[i] >= lateBy || odd < slowBy && !(slower && (a.used() >= full || a.used() >= notFull && odd > -awaitedBy)) {
 			continue
 		}
 		sum := func(f func(b *Account) time.Duration) (s float64) {
@@ -101,7 +102,7 @@ func slow(j *Job, s *sums) (found []Finding) {
 			Remedy: "on its host: mcast doctor, ethtool " + a.Interface + " (speed, errors), cable and transceiver; at the switch the port's speed and errors",
 		}
 		if slower {
-			f.Share = max(f.Share, min(a.used(), 1))
+			f.Share = max(f.Share, mine)
 			f.Figures = append(f.Figures, fmt.Sprintf("its %s runs at %.0f Mbit/s, the others' at %.0f, and %s of that is used",
 				a.Interface, speed[i], usual, percent(a.used())))
 		}

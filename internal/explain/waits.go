@@ -32,8 +32,11 @@ func (j *Job) waitedFor() *sums {
 	for i := range j.Accounts {
 		a := &j.Accounts[i]
 		ring := a.Ring
-		if ring == nil {
+		switch {
+		case ring == nil:
 			ring = numbers
+		case !distinct(ring, j.Size):
+			ring = nil // a process may publish what it likes
 		}
 		of, seen := map[int]float64{}, map[int]bool{}
 		for _, w := range a.Awaited {
@@ -54,6 +57,18 @@ func (j *Job) waitedFor() *sums {
 	return s
 }
 
+// distinct reports whether all are ranks, each once.
+func distinct(ring []int, size int) bool {
+	seen := make([]bool, size)
+	for _, r := range ring {
+		if r < 0 || r >= size || seen[r] {
+			return false
+		}
+		seen[r] = true
+	}
+	return true
+}
+
 // settle books each wait for several ranks on them, in proportion to what is waited for them anyhow, again and again: it
 // ends at the rank that these waits have in common. Where there is none they stay spread: ranks of healthy jobs with full
 // links differed by 0.06 afterwards, and a slow one by 0.3 to 0.8 among 4 ranks.
@@ -66,7 +81,7 @@ func (s *sums) settle() {
 			weight[i][k] = w.share / float64(len(w.ranks))
 		}
 	}
-	for range passes {
+	for pass := 0; pass < passes && len(s.from) >= fewest; pass++ { // fewer have nothing in common but chance
 		all := maps.Clone(s.of)
 		for i, w := range s.shared {
 			for k, r := range w.ranks {

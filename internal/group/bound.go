@@ -36,20 +36,28 @@ func (kernel) ListenOn(ctx context.Context, address, device string) (net.Listene
 	return (&net.ListenConfig{Control: netdev.Shares(device)}).Listen(ctx, "tcp", address)
 }
 
-// boundTry is how long a connection is tried by the interface that was named, where routes lead by another one.
-const boundTry = 3 * time.Second
+// boundTry is how long a connection is tried by the interface that was named, where routes lead by another one, boundTries
+// how often.
+const (
+	boundTry   = 3 * time.Second
+	boundTries = 2
+)
 
 // bound returns how connections to a peer at an address are bound, and notes where they leave by another interface.
 func (l *lobby) bound(a *agreement, peer int, addrs []netip.Addr) netdev.Bound {
-	n, has := l.network.(binder)
-	if !has || a.settings.Interface == "" || netdev.SameHost(a.hosts[peer].id, a.hosts[a.rank].id) {
-		return netdev.Bound{}
-	}
-	b := n.Bind(a.settings.First(), addrs[a.rank], addrs[peer], a.asked[peer])
+	b := l.bind(a, peer, addrs)
 	if b.Elsewhere != "" {
 		l.noteElsewhere(a, peer, addrs[peer], b.Elsewhere)
 	}
 	return b
+}
+
+func (l *lobby) bind(a *agreement, peer int, addrs []netip.Addr) netdev.Bound {
+	n, has := l.network.(binder)
+	if !has || a.settings.Interface == "" || netdev.SameHost(a.hosts[peer].id, a.hosts[a.rank].id) {
+		return netdev.Bound{}
+	}
+	return n.Bind(a.settings.First(), addrs[a.rank], addrs[peer], a.asked[peer])
 }
 
 func (l *lobby) noteElsewhere(a *agreement, peer int, at netip.Addr, why string) {
@@ -74,9 +82,17 @@ func (l *lobby) dialBound(ctx context.Context, a *agreement, peer int, at netip.
 	}
 	bound := d
 	bound.Timeout = boundTry
-	c, err := l.network.Dial(ctx, "tcp", at.String(), bound)
-	if err == nil || ctx.Err() != nil || lacking(err) {
-		return c, err
+	if d.Timeout > 0 {
+		bound.Timeout = min(boundTry, d.Timeout)
+	}
+	var c net.Conn
+	var err error
+	// A first packet that comes before the peer listens by its interface is answered by another one, and so are its copies.
+	for range boundTries {
+		c, err = l.network.Dial(ctx, "tcp", at.String(), bound)
+		if err == nil || ctx.Err() != nil || lacking(err) {
+			return c, err
+		}
 	}
 	why := fmt.Sprintf("go as routes lead: by that interface there is no answer: %v", err)
 	d.Bound = netdev.Bound{}
@@ -96,13 +112,14 @@ func (l *lobby) hold(ctx context.Context, a *agreement) error {
 	for _, w := range a.ways {
 		held := false
 		for r := range a.size {
-			held = held || r != a.rank && l.bound(a, r, w.addrs).Device != ""
+			held = held || r != a.rank && l.bind(a, r, w.addrs).Device != ""
 		}
 		if !held {
 			continue
 		}
 		// At its own address: the kernel looks for that before it looks at listeners for all addresses.
-		ln, err := n.ListenOn(ctx, netip.AddrPortFrom(w.addrs[a.rank], uint16(l.port())).String(), a.settings.First())
+		at := netip.AddrPortFrom(w.addrs[a.rank], uint16(l.port())).String()
+		ln, err := whenThere(ctx, l, "a listener", func() (net.Listener, error) { return n.ListenOn(ctx, at, a.settings.First()) })
 		if err != nil {
 			return fmt.Errorf("cannot listen for peers on %s: %w", a.settings.First(), err)
 		}

@@ -36,7 +36,7 @@ func whyDeaf(o *udp.Options, deaf [][2]int) string {
 	if o.TTL == 0 && o.Interface.Flags&net.FlagLoopback == 0 {
 		return "MCAST_TTL=0 keeps multicast on each host: unset it"
 	}
-	if !netdev.Strict(name) {
+	if len(o.Sources) == 0 || !o.Sources[0].Is4() || !netdev.Strict(name) { // IPv6 checks no reverse paths
 		return ""
 	}
 	for _, path := range deaf {

@@ -39,7 +39,7 @@ func Bind(ifi *net.Interface, from, to netip.Addr, answers bool) Bound {
 		why = fmt.Sprintf("leave by %s, since no route leads there by %s", other, ifi.Name)
 	case !answers:
 		why = fmt.Sprintf("leave by %s, since that rank names no interface (MCAST_IFACE)", other)
-	case Strict(ifi.Name):
+	case to.Is4() && Strict(ifi.Name):
 		why = fmt.Sprintf("leave by %s, since this host drops answers by %s (sysctl -w net.ipv4.conf.all.rp_filter=2 net.ipv4.conf.%s.rp_filter=2)",
 			other, ifi.Name, ifi.Name)
 	default:
@@ -63,11 +63,11 @@ func Crossed(ifi *net.Interface) bool {
 			continue
 		}
 		neighbour := p.Addr().Next()
-		if !p.Contains(neighbour.Next()) { // not the broadcast address
+		if !p.Contains(neighbour) || !p.Contains(neighbour.Next()) && p.Contains(p.Addr().Prev()) { // not the broadcast address
 			neighbour = p.Addr().Prev()
 		}
 		r, err := RouteTo(neighbour, p.Addr())
-		if err == nil && !r.Own && r.Index != ifi.Index && !Strict(ifi.Name) && mayBind(ifi.Name) == nil {
+		if err == nil && !r.Own && r.Index != ifi.Index && (!p.Addr().Is4() || !Strict(ifi.Name)) && mayBind(ifi.Name) == nil {
 			return true
 		}
 	}

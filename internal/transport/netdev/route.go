@@ -76,8 +76,11 @@ func defaultRoute(v Version) (Route, bool) {
 	}
 	all, _ := netlink.RouteList(nil, family) // none is found then
 	all = slices.DeleteFunc(all, func(r netlink.Route) bool {
+		if r.Type != unix.RTN_UNICAST || !everywhere(r.Dst) {
+			return true // before anything is asked of it: there may be thousands
+		}
 		ifi, err := net.InterfaceByIndex(leaves(&r))
-		return r.Type != unix.RTN_UNICAST || !everywhere(r.Dst) || err != nil || ifi.Flags&net.FlagUp == 0
+		return err != nil || ifi.Flags&net.FlagUp == 0
 	})
 	if len(all) == 0 {
 		r, err := RouteTo(somewhere[v], netip.Addr{})

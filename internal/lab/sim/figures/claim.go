@@ -7,7 +7,7 @@ import (
 )
 
 // Tolerance is how far a figure may be from the paper's and still agree with it, as a share of the
-// paper's. It is the same for all, so that no bound is fitted to what came out.
+// paper's. It is the same for all whose row gives no other bounds, so that none is fitted to what came out.
 const Tolerance = 0.1
 
 // A Rule decides from values whether a claim holds. The zero value decides nothing.

@@ -41,6 +41,11 @@ func NewNamespace(t testing.TB) *Namespace {
 	}()
 	require.NoError(t, <-unshared)
 	t.Cleanup(func() { close(n.calls) })
+	n.Do(func() { // a new namespace takes over what this host has
+		for _, of := range []string{"all", "default"} {
+			require.NoError(t, os.WriteFile("/proc/sys/net/ipv4/conf/"+of+"/rp_filter", []byte("0"), 0))
+		}
+	})
 	return n
 }
 
