@@ -24,10 +24,12 @@ class LateWork(Work):
         super().__init__()
         self._begin = begin
         self._begun: Work | None = None
+        self._mode = torch.is_inference_mode_enabled()  # at the call: what is gathered is of that mode
 
     def begun(self) -> Work:
         if self._begun is None:
-            self._begun = self._begin()
+            with torch.inference_mode(self._mode):
+                self._begun = self._begin()
         return self._begun
 
     def wait(self, timeout: timedelta = _NO_TIMEOUT) -> bool:
