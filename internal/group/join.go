@@ -62,7 +62,7 @@ func join(ctx context.Context, e *Endpoint, a *agreement) (_ *Group, err error) 
 	g.life, g.end = context.WithCancelCause(context.Background())
 	joinTime := a.settings.JoinTimeout + a.settings.Timeout // ctx, which ends first, says what is over
 	g.mesh = mesh.New(a.rank, a.size, nil, a.settings.Timeout, joinTime, g.failed, g.left)
-	stop := tellWaits(func(text string) { g.log.Warn(text) }, g.awaited)
+	stop := tellWaits(func(text string) { g.log.Warn(text) }, g.awaited())
 	c, err := g.open(ctx)
 	stop()
 	if err != nil {

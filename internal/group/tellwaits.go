@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"net"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -44,17 +45,23 @@ func tellWaits(say func(text string), awaited func() string) (stop func()) {
 	return stop
 }
 
-// awaited says which ranks are not there yet, and why.
-func (g *Group) awaited() string {
+// awaited returns what says which ranks are not there yet, and why. Hosts and addresses are those of now: the join changes
+// them when a way is chosen.
+func (g *Group) awaited() func() string {
+	hosts, addrs := slices.Clone(g.agreed.hosts), slices.Clone(g.agreed.addrs)
+	return func() string { return g.awaitedAt(hosts, addrs) }
+}
+
+func (g *Group) awaitedAt(hosts []host, addrs []netip.AddrPort) string {
 	a, l := g.agreed, g.lobby
 	var parts []string
 	failing := l.unreached()
 	for _, r := range slices.Sorted(maps.Keys(failing)) {
 		at := ""
 		if len(a.ways) == 1 {
-			at = fmt.Sprintf(" at %v", a.addrs[r])
+			at = fmt.Sprintf(" at %v", addrs[r])
 		}
-		parts = append(parts, fmt.Sprintf("rank %d on %v cannot be reached%s: %v", r, a.hosts[r], at, failing[r]))
+		parts = append(parts, fmt.Sprintf("rank %d on %v cannot be reached%s: %v", r, hosts[r], at, failing[r]))
 	}
 	neighbours := mesh.Neighbours(a.rank, a.size)
 	absent := slices.DeleteFunc(l.absent(a, wire.PurposeMesh), func(r int) bool { return !slices.Contains(neighbours, r) })
@@ -63,7 +70,7 @@ func (g *Group) awaited() string {
 	}
 	if len(parts) == 0 {
 		if r, ok := g.mesh.Silent(); ok {
-			return fmt.Sprintf("rank %d on %v has not answered", r, a.hosts[r])
+			return fmt.Sprintf("rank %d on %v has not answered", r, hosts[r])
 		}
 		return "other ranks are not all there; those that wait for them say which"
 	}

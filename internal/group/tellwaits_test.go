@@ -1,6 +1,7 @@
 package group
 
 import (
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,14 +13,15 @@ import (
 func TestTellWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var said []string
-		why := ""
-		stop := tellWaits(func(text string) { said = append(said, text) }, func() string { return why })
+		var why atomic.Value
+		stop := tellWaits(func(text string) { said = append(said, text) }, func() string { return why.Load().(string) })
 		for _, now := range []string{"", "a", "a", "b", "b", "b", "b", "b"} {
-			why = now
+			why.Store(now)
 			time.Sleep(tellEvery) //nolint:forbidigo // virtual time
 			synctest.Wait()
 		}
 		stop()
+		synctest.Wait()
 		require.Equal(t, []string{"waiting for 10s: a", "waiting for 20s: b", "waiting for 40s: b"}, said)
 	})
 }
