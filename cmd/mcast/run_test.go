@@ -189,7 +189,8 @@ func TestBenchSaysWhenTheSwitchIsNotThere(t *testing.T) {
 	var exit *exec.ExitError
 	require.ErrorAs(t, cmd.Run(), &exit)
 	require.Equal(t, 1, exit.ExitCode())
-	require.Contains(t, stderr.String(), "MCAST_SWITCH="+closed+" was asked for, but the last Reduce-Scatter was direct: rank 0: ")
+	// Of the ranks that were refused, one that was not called back by another's failure says why.
+	require.Regexp(t, "MCAST_SWITCH="+closed+" was asked for, but the last Reduce-Scatter was direct: rank [0-3]: ", stderr.String())
 	require.Contains(t, stderr.String(), "connection refused")
 	all := results(t, stdout.Bytes())
 	require.Len(t, all, 1)
