@@ -328,7 +328,7 @@ func TestZerocopyFault(t *testing.T) {
 // A connection that nobody asks for is closed in the end, and its handle says so.
 func TestAbandoned(t *testing.T) {
 	l, h := listen(t, Options{Fabric: "tcp"})
-	if c, err := Connect(h, Options{Timeout: 5 * time.Second}); c != nil || err != nil {
+	if c, err := Connect(h, Options{Timeout: 250 * time.Millisecond}); c != nil || err != nil {
 		t.Fatal(c, err)
 	}
 	recv, err := until(t, accept(l))
