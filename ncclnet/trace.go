@@ -57,12 +57,7 @@ func traceOnSignal(s *config.Settings) {
 				if _, err := wanted.Read(count); err != nil {
 					return
 				}
-				path, err := group.WriteTrace(where, trace.Take())
-				if err != nil {
-					log.Warn("no trace was written at SIGUSR2", "error", err)
-					continue
-				}
-				log.Warn("SIGUSR2: what this process did last is in the trace, for ui.perfetto.dev", "trace", path)
+				group.DumpAtSignal(where, log)
 			}
 		}()
 	})

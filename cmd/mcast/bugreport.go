@@ -42,7 +42,7 @@ type reportFile struct {
 func (c *bugreportCommand) Run() error {
 	now := time.Now()
 	host, _ := os.Hostname() // a host without a name has the empty one
-	folder := fmt.Sprintf("mcast-bugreport-%s-%s", cmp.Or(filepath.Base(host), "host"), now.Format("20060102-150405"))
+	folder := fmt.Sprintf("mcast-bugreport-%s-%s", filepath.Base(cmp.Or(host, "host")), now.Format("20060102-150405"))
 	if c.Out == "" {
 		c.Out = folder + ".tar.gz"
 	}
@@ -147,7 +147,7 @@ func readStart(path string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close() //nolint:errcheck // it was only read
+	defer func() { _ = f.Close() }()
 	return io.ReadAll(io.LimitReader(f, mostBytes))
 }
 

@@ -9,7 +9,6 @@ import (
 
 	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/group"
-	"github.com/torch-mcast/torch-mcast/internal/trace"
 )
 
 // dumping is begun once in a process.
@@ -26,12 +25,7 @@ func dumpOnSignal(s *config.Settings) {
 		signal.Notify(asked, unix.SIGUSR2)
 		go func() {
 			for range asked {
-				path, err := group.WriteTrace(where, trace.Take())
-				if err != nil {
-					log.Warn("no trace was written at SIGUSR2", "error", err)
-					continue
-				}
-				log.Warn("SIGUSR2: what this process did last is in the trace, for ui.perfetto.dev", "trace", path)
+				group.DumpAtSignal(where, log)
 			}
 		}()
 	})

@@ -54,7 +54,7 @@ type versionCommand struct {
 	JSON bool `name:"json" help:"Print a JSON object."`
 }
 
-// versionReport is what it prints for programs: docs/COMMANDS.md.
+// versionReport is what `mcast version --json` prints: docs/COMMANDS.md.
 type versionReport struct {
 	Version string `json:"version"`
 	Commit  string `json:"commit"` // empty: unknown

@@ -15,7 +15,7 @@ type screen struct {
 	keys  chan string // what was typed; nil: nothing can be
 }
 
-// newScreen takes over the terminal. The caller calls what is returned at the end.
+// newScreen takes over the terminal. The caller gives it back by calling restore.
 func newScreen() (s *screen, restore func(), err error) {
 	s, restore = &screen{}, func() {}
 	if in := int(os.Stdin.Fd()); term.IsTerminal(in) {

@@ -128,7 +128,7 @@ func (c *testbedStatusCommand) Run() error {
 	return errors.Join(errs...)
 }
 
-// testbedStatus is what a testbed is, and what is wrong with it: docs/COMMANDS.md.
+// testbedStatus is what `mcast testbed status --json` prints of a testbed: docs/COMMANDS.md.
 type testbedStatus struct {
 	Name      string           `json:"name"`
 	Spec      testbed.Spec     `json:"spec"`

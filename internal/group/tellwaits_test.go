@@ -4,9 +4,10 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
 // TestTellWaits: what has not changed is said again each time that the wait has doubled, and what has changed at once.
@@ -17,7 +18,7 @@ func TestTellWaits(t *testing.T) {
 		stop := tellWaits(func(text string) { said = append(said, text) }, func() string { return why.Load().(string) })
 		for _, now := range []string{"", "a", "a", "b", "b", "b", "b", "b"} {
 			why.Store(now)
-			time.Sleep(tellEvery) //nolint:forbidigo // virtual time
+			systest.Pause(tellEvery) // of virtual time
 			synctest.Wait()
 		}
 		stop()

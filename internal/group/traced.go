@@ -1,6 +1,7 @@
 package group
 
 import (
+	"log/slog"
 	"sync"
 	"time"
 
@@ -89,6 +90,16 @@ func (kernel) TakeTrace(wanted func(*trace.Trace) bool) *trace.Trace {
 // WriteTrace implements Network.
 func (kernel) WriteTrace(where string, t *trace.Trace) (path string, err error) {
 	return WriteTrace(where, t)
+}
+
+// DumpAtSignal writes what this process did last where MCAST_TRACE says, since SIGUSR2 has come, and tells where that is.
+func DumpAtSignal(where string, log *slog.Logger) {
+	path, err := WriteTrace(where, trace.Take())
+	if err != nil {
+		log.Warn("no trace was written at SIGUSR2", "error", err)
+		return
+	}
+	log.Warn("SIGUSR2: what this process did last is in the trace, for ui.perfetto.dev", "trace", path)
 }
 
 // WriteTrace writes a trace where MCAST_TRACE says, unless that is off, and returns the path of the file.
