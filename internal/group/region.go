@@ -163,7 +163,7 @@ func settleRegion(ctx context.Context, m *mesh.Mesh, l *lobby, a *agreement) (Re
 		a.fabric, a.reason = "udp", fmt.Sprintf("ranks share no memory: %v", none)
 	}
 	return nil, []warning{{"no shared memory", fmt.Sprintf(
-		"%s, which is slower: shared memory cannot be had at %v; allow that call, or say MCAST_FABRIC=udp to have no warning", what, none)}}, nil
+		"%s, which is slower: shared memory cannot be had at %v; mend that, or set MCAST_FABRIC=udp to have no warning", what, none)}}, nil
 }
 
 // layout is that of a region for so many ranks.

@@ -63,13 +63,18 @@ var levelRows = slices.Concat(
 	across(func(over Over) Row {
 		leader := map[Over]int{SHM: 0, Nodes: 2}[over]
 		return Row{ID: "/no-room", Family: Resource, Fault: "a leader may not reserve the memory that ranks of its host share (a limit on memory or on file size)",
-			Then: "joining ends with an error that names the limits", Ends: Errors, Bound: JoinTimeout, Says: []string{"check the limits on memory and on file size"},
+			Then: "the group works without shared memory, and a rank warns which limits to check", Ends: Succeeds, Bound: slowly, Warns: []string{"check the limits on memory and on file size"},
 			Quick: over == Nodes, job: job{acts: []worker.Act{{Rank: leader, Before: "join", Do: "cramp", Bytes: 64 << 10}}}}
 	}, SHM, Nodes),
+	across(func(Over) Row {
+		return Row{ID: "/no-room-and-no-other-way", Family: Resource, Fault: "rank 0 may not reserve the memory that ranks of its host share, and `MCAST_FABRIC=shm`",
+			Then: "joining ends with an error that names the limits, and settings that do without", Ends: Errors, Bound: JoinTimeout, Says: []string{"check the limits on memory and on file size", "auto and udp do without"},
+			job: job{env: []string{"MCAST_FABRIC=shm"}, acts: []worker.Act{{Rank: 0, Before: "join", Do: "cramp", Bytes: 64 << 10}}}}
+	}, SHM),
 	across(func(over Over) Row {
 		leader := map[Over]int{SHM: 0, Nodes: 2}[over]
 		return Row{ID: "/no-room-for-results", Family: Resource, Fault: "a leader may make room for the memory that ranks of its host share, but not for results there (`MCAST_OUTPUTS` beyond a limit on file size)",
-			Then: "joining ends with an error that names the limit", Ends: Errors, Bound: JoinTimeout, Says: []string{"check the limit on file size"},
+			Then: "the group works without shared memory, and a rank warns which limit to check", Ends: Succeeds, Bound: slowly, Warns: []string{"check the limit on file size"},
 			job: job{env: []string{"MCAST_OUTPUTS=1GiB"}, acts: []worker.Act{{Rank: leader, Before: "join", Do: "cramp", Bytes: 512 << 20}}}}
 	}, SHM, Nodes),
 )
