@@ -61,17 +61,42 @@ class Net(nn.Module):
         return x
 
 
+class Around(nn.Module):
+    """A net within a larger model, which is sharded as well. It is called as the net is."""
+
+    def __init__(self, net: Net) -> None:
+        super().__init__()
+        self.net, self.blocks = net, net.blocks
+        self.last = nn.Linear(WIDTH, WIDTH)
+
+    def forward(self, x: torch.Tensor, **options: Any) -> torch.Tensor:
+        out: torch.Tensor = self.last(self.net(x, **options))
+        return out
+
+    def encode(self, x: torch.Tensor, **options: Any) -> torch.Tensor:
+        return self.net.encode(x, **options)
+
+
 Program = Callable[[Any], list[torch.Tensor]]
 
 
-def build(enabled: bool, width: int = WIDTH, root: bool = True, **options: Any) -> Any:
-    """Return a model whose weights are the same each time, with enable(**options) or plain."""
+def build(
+    enabled: bool, width: int = WIDTH, root: bool = True, around: bool | None = None, **options: Any
+) -> Any:
+    """Return a model whose weights are the same each time, with enable(**options) or plain.
+
+    around: it is a part of a larger one, whose root comes; True: the part is sharded too, but not alone.
+    """
     torch.manual_seed(0)
     net = Net(width)
     for block in net.blocks:
         fully_shard(block)
-    if root:
+    if root and around is not False:
         fully_shard(net)
+    if around is not None:
+        whole = fully_shard(Around(net))
+        whole.handle = torch_mcast.fsdp.enable(net, **options) if enabled else None  # type: ignore
+        return whole
     net.handle = torch_mcast.fsdp.enable(net, **options) if enabled else None  # type: ignore[assignment]
     return net
 

@@ -352,7 +352,7 @@ def enable(
     A second enable() takes the place of the first.
 
     Args:
-        model: the root, after fully_shard on its parts and on itself.
+        model: the root, or a part to overlap alone, after fully_shard on its parts and on itself.
         prefetch: how many modules ahead: let each FSDP module start the
             Allgathers of so many next ones in the order of model.modules()
             (backward: previous ones), unless the module was given its own

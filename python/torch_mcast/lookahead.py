@@ -33,12 +33,15 @@ class Lookahead:
         """Begin; ahead is how many modules, 1 or more."""
         self._guesses: dict[Any, _Guess] = {}  # of each parameter group
         self._hooks: list[Any] = []
+        self._states: set[Any] = set()  # of all modules of the model that are sharded
+        self._running: Any = None  # the outermost of them whose forward runs
         self._raised: Any = None  # the state of a root whose forward raised: FSDP takes it to be running
         self._ends_with_backward = False
         begin, end = torch.compiler.disable(self._begin), torch.compiler.disable(self._end)
         for module in model.modules():
             if not isinstance(module, FSDPModule):
                 continue
+            self._states.add(module._get_fsdp_state())
             hooked: Any = module
             self._hooks.append(hooked.register_forward_pre_hook(begin, prepend=True))  # before FSDP's own
             self._hooks.append(hooked.register_forward_hook(end, always_call=True))  # after FSDP's own
@@ -86,21 +89,27 @@ class Lookahead:
             if state._state_ctx.iter_forward_root is not self._raised or state is self._raised:
                 self._raised = None
             self._ends_with_backward = False  # a backward that raised did not end
+            self._running = state
             self.drop()
 
     def _end(self, module: Any, _: object, __: object) -> None:
         if in_backward():
             return
         state = module._get_fsdp_state()
+        if state is self._running:
+            self._running = None
         if self._outermost(state):
             if state._state_ctx.iter_forward_root is state:
                 self._raised = state  # or FSDP's own hook would have run, which says that none is running
             self.drop()
 
     def _outermost(self, state: Any) -> bool:
-        """Say whether no forward of another module is around that of this one."""
-        running = state._state_ctx.iter_forward_root
-        return running is None or running is state or running is self._raised
+        """Say whether no forward of another module of the model is around that of this one."""
+        root = state._state_ctx.iter_forward_root
+        if root is None or root is state or root is self._raised:
+            return True
+        # The model may be a part of a larger one, whose forward runs, or has raised.
+        return self._running in (None, state) and root not in self._states
 
     def _chain(self, root: Any, ahead: int) -> None:
         """Let the state of a root and each below it gather for the next ones."""
