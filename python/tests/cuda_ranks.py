@@ -38,8 +38,6 @@ def needs_cuda(test: Test) -> Test:
     return marked
 
 
-
-
 class Ended(NamedTuple):
     """A rank that has ended."""
 

@@ -107,9 +107,7 @@ def _command(ranks: int, names: list[str]) -> list[str]:
 
 
 def _run(ranks: int, names: list[str]) -> list[str]:
-    done = subprocess.run(
-        _command(ranks, names), capture_output=True, text=True, timeout=LIMIT_S, check=True
-    )
+    done = subprocess.run(_command(ranks, names), capture_output=True, text=True, timeout=LIMIT_S, check=True)
     return done.stdout.split()
 
 
