@@ -24,6 +24,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/group"
 	"github.com/torch-mcast/torch-mcast/internal/owntime"
 	"github.com/torch-mcast/torch-mcast/internal/transport/netdev"
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys"
 )
 
 // collListener is where other ranks of a communicator that is about to
@@ -109,7 +110,7 @@ func goCollListen(dev C.int, handle unsafe.Pointer, out *C.int64_t) C.nccl_resul
 		var lc net.ListenConfig
 		ln, err := lc.Listen(context.Background(), "tcp", netip.AddrPortFrom(d.Addr, 0).String())
 		if err != nil {
-			return fmt.Errorf("listen on %s: %w", d.Name, err)
+			return fmt.Errorf("listen on %s: %w", d.Name, sys.Drawn(err))
 		}
 		at, err := netip.ParseAddrPort(ln.Addr().String())
 		if err != nil {

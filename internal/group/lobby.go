@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -12,11 +11,10 @@ import (
 	"net"
 	"sync"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/transport/acceptor"
 	"github.com/torch-mcast/torch-mcast/internal/transport/identity"
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys"
 )
 
 // lobby is where a rank receives the connections of its peers until they are asked for. It answers
@@ -59,10 +57,7 @@ func newLobby(n Network, asked bool, log *slog.Logger, id *identity.Identity) (*
 	}
 	ln, err := listen()
 	if err != nil {
-		if errors.Is(err, unix.EADDRINUSE) { // the kernel had the choice
-			err = fmt.Errorf("%w: all ports of net.ipv4.ip_local_port_range are taken", err)
-		}
-		return nil, fmt.Errorf("cannot listen for peers: %w", err)
+		return nil, fmt.Errorf("cannot listen for peers: %w", sys.Drawn(err))
 	}
 	private(ln)
 	l := &lobby{

@@ -14,6 +14,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/owntime"
 	"github.com/torch-mcast/torch-mcast/internal/transport/acceptor"
 	"github.com/torch-mcast/torch-mcast/internal/transport/netdev"
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys"
 )
 
 // Listener is where others connect to. Strangers, silent and slow peers keep
@@ -59,7 +60,7 @@ func Listen(o Options) (*Listener, error) {
 	}
 	t, held, err := openPorts(&o, lc, addr)
 	if err != nil {
-		return nil, fmt.Errorf("p2p: %w", err)
+		return nil, fmt.Errorf("p2p: %w", sys.Drawn(err))
 	}
 	l := &Listener{opts: o, tcp: t, held: held, quit: make(chan struct{}), arrivals: map[uint64]*arrival{}, sockets: map[net.Conn]bool{}}
 	l.place = place{

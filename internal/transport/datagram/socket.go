@@ -127,11 +127,11 @@ func (s *Socket) bind(first, last uint16) error {
 			return fmt.Errorf("datagram: %w", err)
 		}
 		err = unix.Bind(s.sender.FD, at)
-		if errors.Is(err, unix.EADDRINUSE) {
+		if errors.Is(err, unix.EADDRINUSE) && port != 0 {
 			continue
 		}
 		if err != nil {
-			return fabric.Unavailable("datagram: bind port %d of %v: %w", port, s.local, err)
+			return fabric.Unavailable("datagram: bind port %d of %v: %w", port, s.local, sys.Drawn(err))
 		}
 		s.port, err = batch.PortOf(s.sender.FD)
 		return err

@@ -148,7 +148,7 @@ func bindSource(fd int, o *Options) error {
 		err = unix.Bind(fd, from)
 	}
 	if err != nil {
-		return unavailable("multicast from %v: %w", o.Sources[o.Rank], err)
+		return unavailable("multicast from %v: %w", o.Sources[o.Rank], sys.Drawn(err))
 	}
 	return nil
 }
