@@ -48,6 +48,19 @@ def ratios(measured: list[Row]) -> list[tuple[str, str, int, str, int, float, fl
     return found
 
 
+def status(steps: list[Row]) -> str:
+    """Return what README says of GPUs, from the steps of one run."""
+    machine = next((row for row in steps if row["record"] == "machine" and row["gpus"]), None)
+    if machine is None:
+        return "it has **not yet run on a GPU**"
+    tried = [
+        row["status"] for row in steps if row["record"] == "step" and not row["status"].startswith("left out")
+    ]
+    passed = sum(status == "passed" for status in tried)
+    return (f"on {machine['gpus'][0]} with torch {machine['torch']} and NCCL {machine['nccl']} "
+            f"**{passed} of {len(tried)} steps passed** on {machine['date'][:10]}")  # fmt: skip
+
+
 def table(steps: list[Row], measured: list[Row]) -> str:
     """Return all of it in Markdown."""
     lines = []
@@ -126,7 +139,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path, nargs="?", default=RESULTS, help="where prove.sh left its rows")
     folder = parser.parse_args().folder
-    print(table(rows(folder / "prove.ndjson"), rows(folder / "rows.ndjson")))
+    steps = rows(folder / "prove.ndjson")
+    print(f"README says: {status(steps)}\n\n{table(steps, rows(folder / 'rows.ndjson'))}")
     print(of_nccl_tests(rows(folder / "nccl-tests.ndjson")))
     picture(rows(folder / "rows.ndjson"), folder / "prove.svg")
 

@@ -19,6 +19,7 @@ import checks
 import contenders
 import gpu
 import ncclog
+import prove
 import rows
 
 from .cuda_ranks import RUNNER
@@ -281,3 +282,26 @@ def test_proof_that_is_cut_keeps_what_was_done(tmp_path: Path) -> None:
     subprocess.run([proof, "machine", "streams"], env=env, capture_output=True, check=False)
     found = [json.loads(line) for line in (tmp_path / "prove.ndjson").read_text().splitlines()]
     assert [row["status"] for row in found] == ["not begun: the 5 s are over"] * 2
+
+
+def step(status: str) -> dict[str, Any]:
+    return {"record": "step", "step": "streams", "status": status, "seconds": 1}
+
+
+def test_status_of_gpus() -> None:
+    machine = {
+        "record": "machine",
+        "gpus": ["NVIDIA H100"],
+        "torch": "2.11.0",
+        "nccl": "2.28.9",
+        "date": "2026-11-27T10:00:00Z",
+    }
+    steps = [machine, step("passed"), step("cut after 40 s"), step("left out for want of a testbed")]
+    said = prove.status(steps)
+    assert said == "on NVIDIA H100 with torch 2.11.0 and NCCL 2.28.9 **1 of 2 steps passed** on 2026-11-27"
+    assert prove.status([machine | {"gpus": []}, step("passed")]) == "it has **not yet run on a GPU**"
+
+
+def test_readme_says_what_the_rows_say() -> None:
+    readme = (contenders.ROOT / "README.md").read_text()
+    assert prove.status(prove.rows(prove.RESULTS / "prove.ndjson")) in readme
