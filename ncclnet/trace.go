@@ -18,6 +18,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/group"
 	"github.com/torch-mcast/torch-mcast/internal/trace"
+	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
 )
 
 //export goTrace
@@ -28,12 +29,27 @@ func goTrace(path *C.char, e *C.char, n C.size_t) C.int {
 			return argument("mcast_trace: path must be that of a file, and is empty")
 		}
 		err = trace.Take().WriteFile(C.GoString(path))
-		if wrong := new(os.PathError); errors.As(err, &wrong) {
-			return argument("mcast_trace: %v", err)
-		}
-		return err
+		return traceError(err)
 	}()
 	return fail(err, e, n)
+}
+
+// traceError tells a path that is wrong from a file system that is full or fails.
+func traceError(err error) error {
+	if err == nil {
+		return nil
+	}
+	for _, wrong := range []syscall.Errno{
+		syscall.ENOENT, syscall.ENOTDIR, syscall.EISDIR, syscall.EEXIST, syscall.ENAMETOOLONG, syscall.ELOOP, syscall.EACCES, syscall.EPERM, syscall.EROFS,
+	} {
+		if errors.Is(err, wrong) {
+			return argument("mcast_trace: no trace was written: %v", err)
+		}
+	}
+	if wrong := new(os.PathError); errors.As(err, &wrong) {
+		return fabric.Unavailable("mcast_trace: no trace was written: %v", err)
+	}
+	return err
 }
 
 // signalled is whether SIGUSR2 has the trace of this process written: the first group whose MCAST_TRACE is not off

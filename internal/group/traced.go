@@ -1,6 +1,7 @@
 package group
 
 import (
+	"context"
 	"log/slog"
 	"sync"
 	"time"
@@ -56,7 +57,11 @@ func (g *Group) writeTrace() {
 	path, err := g.lobby.network.WriteTrace(g.agreed.settings.Trace, f.trace)
 	switch {
 	case err != nil:
-		g.log.Info("no trace was written", "error", err)
+		level := slog.LevelInfo
+		if g.agreed.settings.Trace != "auto" { // somebody waits for it
+			level = slog.LevelWarn
+		}
+		g.log.Log(context.Background(), level, "no trace was written", "error", err)
 	case path != "":
 		g.log.Warn("the group has failed; what this process did last is in the trace, for ui.perfetto.dev", "error", f.Fault, "trace", path)
 	}

@@ -135,3 +135,12 @@ func TestOneTraceForManyGroups(t *testing.T) {
 	require.NotNil(t, kernel{}.TakeTrace(wanted))
 	require.Nil(t, kernel{}.TakeTrace(wanted))
 }
+
+// TestNoTraceAtSignal: a place where no file can be is said, with the cause, and nothing else happens.
+func TestNoTraceAtSignal(t *testing.T) {
+	file, said := filepath.Join(t.TempDir(), "file"), new(log)
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	DumpAtSignal(filepath.Join(file, "traces"), slog.New(slog.NewTextHandler(said, nil)))
+	require.Contains(t, said.String(), "no trace was written at SIGUSR2")
+	require.Contains(t, said.String(), file+": not a directory")
+}

@@ -145,7 +145,7 @@ func own(directory string) error {
 		return err
 	}
 	if s, ok := info.Sys().(*syscall.Stat_t); !info.IsDir() || !ok || int(s.Uid) != os.Geteuid() || info.Mode().Perm()&0o077 != 0 {
-		return fmt.Errorf("%s is not a directory of this user alone (mode 0700); remove it, or set MCAST_METRICS to another", directory)
+		return fmt.Errorf("%s is not a directory of this user alone (mode 0700); remove it, or set MCAST_METRICS and MCAST_TRACE to another", directory)
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 )
 
@@ -43,11 +44,28 @@ func putNew(part, path string, link func(from, to string) error) error {
 	return err
 }
 
+// naming has an error of the part be one of the file that was meant: nobody knows the part's name.
+func naming(path string, err error) error {
+	isPart := func(name string) bool {
+		return strings.HasPrefix(filepath.Base(name), filepath.Base(path)+".") && strings.HasSuffix(name, partSuffix)
+	}
+	var of *os.PathError
+	var link *os.LinkError
+	switch {
+	case errors.As(err, &of) && isPart(of.Path):
+		return &os.PathError{Op: of.Op, Path: path, Err: of.Err}
+	case errors.As(err, &link) && isPart(link.Old):
+		return &os.PathError{Op: link.Op, Path: path, Err: link.Err}
+	}
+	return err
+}
+
 // partSuffix is what names of files end with that are being written.
 const partSuffix = ".part"
 
 // write has a file filled and then put where it belongs.
 func write(path string, put func(part, path string) error, fill func(io.Writer) error) (err error) {
+	defer func() { err = naming(path, err) }()
 	// A name that nobody knows before: where others may write, it is no link that one of them has left.
 	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*"+partSuffix)
 	if err != nil {

@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/torch-mcast/torch-mcast/internal/trace"
 	"github.com/torch-mcast/torch-mcast/pkg/overlap"
@@ -209,7 +211,43 @@ func TestFiles(t *testing.T) {
 	require.Len(t, left, 32)
 	require.Contains(t, left, path)
 
-	require.Error(t, trace.Take().WriteFile(filepath.Join(dir, "none", "x.json")))
+}
+
+// TestFileThatCannotBe: the error is of the file that was meant, and says why; no part of it stays.
+func TestFileThatCannotBe(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "taken"), 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "file"), nil, 0o600))
+	for path, why := range map[string]string{
+		"none/x.json": "no such file or directory", "file/x.json": "not a directory", "taken": "file exists",
+		strings.Repeat("n", 300): "file name too long",
+	} {
+		path = filepath.Join(dir, path)
+		err := trace.Take().WriteFile(path)
+		require.ErrorContains(t, err, path+": "+why)
+	}
+	left, err := filepath.Glob(filepath.Join(dir, "*"))
+	require.NoError(t, err)
+	require.Len(t, left, 2)
+}
+
+// TestFullDisk: what does not fit is not there by half. It needs root, for a file system of a page.
+func TestFullDisk(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("a file system of a page needs root")
+	}
+	dir := t.TempDir()
+	require.NoError(t, unix.Mount("none", dir, "tmpfs", 0, "size=4k"))
+	t.Cleanup(func() { require.NoError(t, unix.Unmount(dir, 0)) })
+	filler := filepath.Join(dir, "filler")
+	require.NoError(t, os.WriteFile(filler, make([]byte, 4<<10), 0o600))
+	path := filepath.Join(dir, "trace.json")
+	require.EqualError(t, trace.Take().WriteFile(path), "write "+path+": no space left on device")
+	left, err := filepath.Glob(filepath.Join(dir, "*"))
+	require.NoError(t, err)
+	require.Equal(t, []string{filler}, left)
+	require.NoError(t, os.Remove(filler))
+	require.NoError(t, trace.Take().WriteFile(path))
 }
 
 // TestSource: what another memory of the process has is in its trace, by rows and with its parts, and beside lanes.

@@ -80,6 +80,18 @@ def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
         torch_mcast.dump_trace(tmp_path / "none" / "trace.json")
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root: it mounts a file system of a page")
+def test_a_full_disk_is_named_and_left_as_it_was(tmp_path: Path) -> None:
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4k", "none", tmp_path], check=True)
+    try:
+        (tmp_path / "filler").write_bytes(bytes(4096))
+        with pytest.raises(torch_mcast.UnavailableError, match=r"/trace\.json: no space left on device"):
+            torch_mcast.dump_trace(tmp_path / "trace.json")
+        assert [left.name for left in tmp_path.iterdir()] == ["filler"]
+    finally:
+        subprocess.run(["umount", tmp_path], check=True)
+
+
 JOB = """
 import glob, os, signal, sys
 import torch, torch.distributed as dist

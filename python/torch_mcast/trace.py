@@ -19,6 +19,7 @@ def dump(path: str | os.PathLike[str]) -> None:
         path: the file to write; one that is there is replaced.
 
     Raises:
-        ArgumentError: it cannot be written.
+        ArgumentError: it cannot be there: no such directory, no permission.
+        UnavailableError: the file system is full or fails. No part of the file stays.
     """
     library().trace(os.fspath(path))
