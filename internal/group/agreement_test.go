@@ -21,8 +21,10 @@ func TestLoopbackReachesNobodyElse(t *testing.T) {
 	}
 	o := Options{Rank: 0, Size: 2, Settings: config.Default()}
 	_, err := newAgreement(o, blobs)
-	require.ErrorContains(t, err, "rank 1 (host b/1) only knows itself as 127.0.0.1")
-	require.ErrorContains(t, err, "MCAST_IFACE")
+	require.ErrorContains(t, err, "rank 1 (host b/1) only knows itself as 127.0.0.1: it has no default route, so set MCAST_IFACE")
+	asked := bytes.Replace(blobs[1], []byte(`"k":`), []byte(`"i":true,"hn":"node7","k":`), 1)
+	_, err = newAgreement(o, [][]byte{blobs[0], asked})
+	require.ErrorContains(t, err, "rank 1 (host node7) only knows itself as 127.0.0.1: its MCAST_IFACE reaches no other host")
 	blobs[1] = bytes.Replace(blobs[1], []byte("127.0.0.1"), []byte("10.0.0.2"), 1)
 	a, err := newAgreement(o, blobs)
 	require.NoError(t, err)

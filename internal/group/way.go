@@ -131,8 +131,12 @@ func (a *agreement) noWay(offered []offers) error {
 	addrs := make([]netip.Addr, a.size)
 	for r := range offered {
 		if addrs[r] = offered[r][by]; addrs[r].IsLoopback() {
-			return fmt.Errorf("ranks are on several hosts, but rank %d (host %s) only knows itself as %v: it has no default route, so set MCAST_IFACE to the interface that reaches the others",
-				r, a.hosts[r].id, addrs[r])
+			why := "it has no default route, so set MCAST_IFACE to the interface that reaches the others"
+			if a.asked[r] {
+				why = "its MCAST_IFACE reaches no other host: name the interface that does, or unset it"
+			}
+			return fmt.Errorf("ranks are on several hosts, but rank %d (host %s) only knows itself as %v: %s",
+				r, cmp.Or(a.hosts[r].name, a.hosts[r].id), addrs[r], why)
 		}
 	}
 	first, second, _ := shared(a.hosts, addrs)
