@@ -1,6 +1,7 @@
 package group
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -14,6 +15,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/netdev"
 	"github.com/torch-mcast/torch-mcast/internal/transport/seal"
 	"github.com/torch-mcast/torch-mcast/internal/transport/shm"
+	"github.com/torch-mcast/torch-mcast/internal/version"
 )
 
 // agreement is what all ranks conclude from the blobs of all ranks, each for
@@ -106,13 +108,23 @@ func (a *agreement) countSwitches(all []blob) {
 	}
 }
 
+// build says what a rank was built from, as far as that is known.
+func (b *blob) build() string {
+	commit := cmp.Or(clip(b.Commit), "an unknown commit")
+	return fmt.Sprintf("version %d of the protocol (%s)", b.Version, commit)
+}
+
+// clip bounds what another rank calls its commit: git describe writes less.
+func clip(commit string) string { return commit[:min(len(commit), 64)] }
+
 // add takes one rank's blob into account.
 func (a *agreement) add(r int, b, first *blob) error {
+	own := blob{Version: wire.Version, Commit: version.Commit()}
 	switch {
 	case b.Version != wire.Version:
 		return &MismatchError{
-			Ranks: [2]int{r, a.rank}, What: [2]string{fmt.Sprintf("version %d", b.Version), fmt.Sprintf("version %d", wire.Version)},
-			Text: fmt.Sprintf("rank %d speaks version %d of the protocol, rank %d version %d", r, b.Version, a.rank, wire.Version),
+			Ranks: [2]int{r, a.rank}, What: [2]string{b.build(), own.build()},
+			Text: fmt.Sprintf("rank %d speaks %s, rank %d %s; install the same for all ranks", r, b.build(), a.rank, own.build()),
 		}
 	case b.Rank != r:
 		return argument("blob number %d is of rank %d; they must be in rank order", r, b.Rank)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
+	"github.com/torch-mcast/torch-mcast/internal/version"
 )
 
 // TestLoopbackReachesNobodyElse has a rank whose host knows no interface but loopback.
@@ -144,4 +145,28 @@ func TestDevicesOfAll(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestOtherVersion: ranks of two versions of the protocol are told from which commits they are.
+func TestOtherVersion(t *testing.T) {
+	o := Options{Rank: 0, Size: 2, Settings: config.Default()}
+	blobs := [][]byte{
+		fmt.Appendf(nil, `{"v":%d,"r":0,"n":2}`, wire.Version+1),
+		fmt.Appendf(nil, `{"v":%d,"c":"0123456789ab-dirty","r":1,"n":2}`, wire.Version+1),
+	}
+	_, err := newAgreement(o, blobs)
+	require.ErrorContains(t, err, fmt.Sprintf("rank 0 speaks version %d of the protocol (an unknown commit), rank 0 version %d", wire.Version+1, wire.Version))
+	o.Rank, blobs[0] = 1, fmt.Appendf(nil, `{"v":%d,"c":"0123456789ab-dirty","r":0,"n":2}`, wire.Version+1)
+	var mismatch *MismatchError
+	_, err = newAgreement(o, blobs)
+	require.ErrorAs(t, err, &mismatch)
+	require.Equal(t, [2]int{0, 1}, mismatch.Ranks)
+	require.Contains(t, mismatch.Text, "(0123456789ab-dirty), rank 1 version")
+	require.Contains(t, mismatch.Text, "install the same for all ranks")
+	e, err := Open(Options{Size: 1, Settings: config.Default()})
+	require.NoError(t, err)
+	defer e.Close()
+	var said blob
+	require.NoError(t, json.Unmarshal(e.Blob(), &said))
+	require.Equal(t, version.Commit(), said.Commit)
 }

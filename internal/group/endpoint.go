@@ -34,6 +34,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/identity"
 	"github.com/torch-mcast/torch-mcast/internal/transport/netdev"
 	"github.com/torch-mcast/torch-mcast/internal/transport/udp"
+	"github.com/torch-mcast/torch-mcast/internal/version"
 )
 
 // MaxRanks is the largest number of ranks in a group.
@@ -66,6 +67,7 @@ type Endpoint struct {
 // blob is what a rank tells the others before any connection exists.
 type blob struct {
 	Version  int    `json:"v"`
+	Commit   string `json:"c,omitempty"` // of the build, for people; empty: unknown
 	Rank     int    `json:"r"`
 	Size     int    `json:"n"`
 	Host     string `json:"h"`           // netdev.HostID
@@ -101,12 +103,12 @@ func Open(o Options) (*Endpoint, error) {
 	if o.Network == nil {
 		o.Network = kernel{}
 	}
-	version := netdev.Version(o.Settings.Version())
-	_, addrs, err := o.Network.Uplink(o.Settings.First(), version)
+	family := netdev.Version(o.Settings.Version())
+	_, addrs, err := o.Network.Uplink(o.Settings.First(), family)
 	if err != nil {
 		return nil, err
 	}
-	rails, err := railsOf(&o, version)
+	rails, err := railsOf(&o, family)
 	if err != nil {
 		return nil, err
 	}
@@ -123,7 +125,8 @@ func Open(o Options) (*Endpoint, error) {
 		return nil, fmt.Errorf("rank %d: %w", o.Rank, err)
 	}
 	mine := blob{
-		Version: wire.Version, Rank: o.Rank, Size: o.Size, Host: o.Network.Host(), User: o.Network.User(), Name: o.Network.Name(),
+		Version: wire.Version, Commit: clip(version.Commit()), Rank: o.Rank, Size: o.Size,
+		Host: o.Network.Host(), User: o.Network.User(), Name: o.Network.Name(),
 		Port: l.port(), Secret: name, RcvBuf: receiveLimit(o.Settings),
 		Key: strconv.FormatUint(l.key, 16), Job: strconv.FormatUint(random64(), 16),
 		Switches: len(o.Settings.Switches()), Settings: o.Settings.Agreed(), Topology: o.Settings.Topology, Rails: rails,
@@ -131,7 +134,7 @@ func Open(o Options) (*Endpoint, error) {
 	mine.Devices = o.mayHaveDevices()
 	mine.offer(addrs)
 	if mine.Asked = o.Settings.Interface != ""; !mine.Asked {
-		mine.Candidates = o.Network.Candidates(version)
+		mine.Candidates = o.Network.Candidates(family)
 	}
 	b, err := json.Marshal(mine)
 	if err == nil && len(b) > MaxBlob {

@@ -204,6 +204,7 @@ def test_rank_0_of_a_build_before_is_named_where_it_ends_the_meeting_of_the_dead
 
 def test_what_is_said_is_another_version_to_builds_before() -> None:
     with pytest.raises(
-        torch_mcast.MismatchError, match="rank 1 speaks version 0 of the protocol, rank 0 version"
+        torch_mcast.MismatchError,
+        match=r"rank 1 speaks version 0 of the protocol \(an unknown commit\), rank 0 version",
     ):
         Group(0, 2, "", lambda blob: [blob, spoken(b"b1")], LIMIT_MS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 import time
 from collections.abc import Sequence
@@ -61,10 +62,12 @@ class _Meeting:
         self._size = size
         self._deadline = deadline
         self._number = 0
+        self._commit = ""  # of this build, for messages
         self._before = 0  # meetings that had been called when this process came
 
     def call(self, blob: bytes) -> list[bytes]:
         """Be rank 0: begin a meeting, and end it when all have come."""
+        self._commit = _commit(blob)
         self._number = self._store.add("mcast/meetings", 1)
         before = f"mcast/{self._number - 1}/ended"
         if self._number > 1 and not self._store.check([before]):
@@ -83,6 +86,7 @@ class _Meeting:
 
     def attend(self, rank: int, blob: bytes) -> list[bytes]:
         """Be another rank: come to meetings until one is this process's."""
+        self._commit = _commit(blob)
         own = self._keep(blob)
         self._before = self._store.add("mcast/meetings", 0)
         self._number = max(1, self._before)
@@ -129,8 +133,8 @@ class _Meeting:
         said = self._get([self._key(r) for r in there])
         others = [r for r, each in zip(there, said, strict=True) if _digests(each) is None] or [0]
         return errors.MismatchError(
-            f"{len(others)} of {self._size} ranks have another build of torch_mcast than rank {rank}: "
-            f"{others[:16]}; install the same for all ranks"
+            f"{len(others)} of {self._size} ranks have another build of torch_mcast than rank {rank}"
+            f"{self._commit}: {others[:16]}; install the same for all ranks"
         )
 
     def _key(self, what: int | str) -> str:
@@ -157,6 +161,15 @@ class _Meeting:
 
 
 _SAID = re.compile(rb'\{"rendezvous":2,"blobs":"((?:[0-9a-f]{64})*)"\}')
+
+
+def _commit(blob: bytes) -> str:
+    """Return the commit that a blob tells, as messages have it behind the rank."""
+    try:
+        commit = json.loads(blob).get("c", "")
+    except (ValueError, AttributeError):  # tests meet with blobs that are none
+        commit = ""
+    return f" ({commit})" if commit else ""
 
 
 def _said(digests: Sequence[str]) -> bytes:
