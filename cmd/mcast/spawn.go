@@ -8,6 +8,8 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"regexp"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -113,13 +115,31 @@ func (e *excerpt) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
+// cause is where a line of a log says why.
+var cause = regexp.MustCompile(` (?:error|reason)=("(?:[^"\\]|\\.)*"|\S+)`)
+
+// once leaves out of the lines before the last the cause that the last one ends with.
+func once(lines string) string {
+	end := strings.LastIndexByte(lines, '\n') + 1
+	return cause.ReplaceAllStringFunc(lines[:end], func(said string) string {
+		why := cause.FindStringSubmatch(said)[1]
+		if plain, err := strconv.Unquote(why); err == nil {
+			why = plain
+		}
+		if strings.HasSuffix(lines[end:], ": "+why) {
+			return ""
+		}
+		return said
+	}) + lines[end:]
+}
+
 // quote returns the lines, each indented on a line of its own.
 func (e *excerpt) quote() string {
 	text := string(e.head)
 	if e.left > 0 {
 		text += fmt.Sprintf("\n[%d bytes are left out here]\n", e.left)
 	}
-	lines := strings.TrimSpace(text + string(e.tail))
+	lines := once(strings.TrimSpace(text + string(e.tail)))
 	if lines == "" {
 		return "; it said nothing"
 	}

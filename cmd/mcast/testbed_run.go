@@ -56,7 +56,11 @@ func (c *testbedRunCommand) Run() (err error) {
 	if err != nil {
 		return err
 	}
-	return run.Wait()
+	err = run.Wait()
+	if dead, ok := errors.AsType[*launch.DeadRankError](err); ok && (c.Tail || dead.Rank == 0) {
+		dead.Tail = "; what it said is above"
+	}
+	return err
 }
 
 func (c *testbedRunCommand) job(groups []netip.Addr) (launch.Job, error) {

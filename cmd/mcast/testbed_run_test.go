@@ -104,6 +104,11 @@ func TestTestbedRun(t *testing.T) {
 	require.Contains(t, stderr.String(), "exit status 3")
 	require.Contains(t, stderr.String(), "no luck")
 
+	cmd, _, stderr = run("--", "sh", "-c", "[ $RANK != 0 ] || { echo no luck >&2; exit 3; }; exec sleep 1000")
+	require.ErrorAs(t, cmd.Run(), &failed)
+	require.Equal(t, 1, strings.Count(stderr.String(), "no luck"), "rank 0's output was shown")
+	require.Contains(t, stderr.String(), "what it said is above")
+
 	cmd, _, stderr = run("--", "sh", "-c", "echo ready >&2; exec sleep 1000")
 	heard := &firstWrite{to: stderr, done: make(chan struct{})}
 	cmd.Stderr = heard
