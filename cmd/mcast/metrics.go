@@ -22,7 +22,7 @@ import (
 
 // metricsCommand gives Prometheus what the ranks of this host count: docs/MONITORING.md.
 type metricsCommand struct {
-	Listen   string        `help:"Serve /metrics there, for all ranks of this host that are and will be: host:port, such as :9464. With MCAST_SECRET, by HTTPS and for who proves it: mcast secret --metrics." placeholder:"HOST:PORT"`
+	Listen   string        `help:"Serve /metrics there, and a page for people at /, for all ranks of this host that are and will be: host:port, such as :9464. With MCAST_SECRET, by HTTPS and for who proves it: mcast secret --metrics." placeholder:"HOST:PORT"`
 	Textfile string        `help:"Write mcast.prom to this directory, for node_exporter's textfile collector, every --interval." placeholder:"DIR"`
 	OTLP     string        `name:"otlp" help:"Send to a collector of OpenTelemetry, by OTLP over HTTP, every --interval; variables such as OTEL_EXPORTER_OTLP_HEADERS count." placeholder:"URL"`
 	Interval time.Duration `default:"15s" help:"How often a file is written, or metrics are sent; 0: once."`
@@ -105,6 +105,7 @@ func (c *metricsCommand) Run() error {
 		}
 		mux := http.NewServeMux()
 		mux.Handle("GET /metrics", httpd.Page(promhttp.HandlerFor(registry, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError}), oldPage))
+		mux.Handle("GET /{$}", httpd.Page(watch.Page(look), oldPage))
 		mux.Handle("GET "+watch.RanksPath, httpd.Page(watch.Serve(closely), oldPage)) // mcast explain --hosts
 		end, err := serveHTTP("listen", c.Listen, mux, secret, log)
 		if err != nil {

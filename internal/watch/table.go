@@ -13,15 +13,7 @@ import (
 // Table shows activities to people, group by group, in lines. Groups with trouble come first. Of several groups, those that
 // do nothing and are well have one line each, at the end.
 func Table(all []Activity) (lines []string) {
-	var groups [][]Activity
-	for len(all) > 0 {
-		n := 1
-		for n < len(all) && all[n].Group == all[0].Group {
-			n++
-		}
-		groups, all = append(groups, all[:n]), all[n:]
-	}
-	slices.SortStableFunc(groups, func(a, b []Activity) int { return cmp.Compare(urgency(b), urgency(a)) })
+	groups := groupsOf(all)
 	for i, g := range groups {
 		if len(groups) > 1 && urgency(g) == 0 {
 			lines = append(lines, headOf(g)+": idle")
@@ -33,6 +25,19 @@ func Table(all []Activity) (lines []string) {
 		lines = append(lines, tableOf(g)...)
 	}
 	return lines
+}
+
+// groupsOf returns activities by group, those with trouble first and those that do nothing last.
+func groupsOf(all []Activity) (groups [][]Activity) {
+	for len(all) > 0 {
+		n := 1
+		for n < len(all) && all[n].Group == all[0].Group {
+			n++
+		}
+		groups, all = append(groups, all[:n]), all[n:]
+	}
+	slices.SortStableFunc(groups, func(a, b []Activity) int { return cmp.Compare(urgency(b), urgency(a)) })
+	return groups
 }
 
 // urgency is 2 of a group with trouble, 1 of one at work, 0 of one that does nothing.
