@@ -15,8 +15,10 @@ func newBar(what string) bar {
 	if !term.IsTerminal(int(os.Stderr.Fd())) {
 		return bar{}
 	}
-	return bar{progressbar.NewOptions(-1, progressbar.OptionSetWriter(os.Stderr), progressbar.OptionSetDescription(what),
-		progressbar.OptionClearOnFinish(), progressbar.OptionShowCount(), progressbar.OptionSetPredictTime(true))}
+	b := progressbar.NewOptions(-1, progressbar.OptionSetWriter(os.Stderr), progressbar.OptionSetDescription(what),
+		progressbar.OptionClearOnFinish(), progressbar.OptionShowCount(), progressbar.OptionSetPredictTime(true))
+	b.StartWithoutRender() // from now on it turns, and says how long, also where nothing is counted
+	return bar{b}
 }
 
 // set shows how much is done.
