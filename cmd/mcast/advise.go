@@ -5,6 +5,7 @@ import (
 	"os"
 
 	"github.com/torch-mcast/torch-mcast/internal/advise"
+	"github.com/torch-mcast/torch-mcast/internal/config"
 )
 
 // adviseCommand says what a training would gain over torch-mcast: docs/ADVISE.md.
@@ -33,6 +34,9 @@ func (c *adviseCommand) Run() error {
 }
 
 func (c *adviseCommand) advise() (*advise.Report, error) {
+	if c.RanksPerHost < 0 {
+		return nil, config.Mistakef("--ranks-per-host=%d is not allowed: want at least 1", c.RanksPerHost)
+	}
 	var traces []*advise.Trace
 	for _, path := range c.Traces {
 		t, err := advise.Read(path)

@@ -4,7 +4,10 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"net"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -12,6 +15,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/torch-mcast/torch-mcast/internal/config"
+	"github.com/torch-mcast/torch-mcast/internal/group"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
 )
 
@@ -27,11 +31,11 @@ type benchCommand struct {
 	Algorithm  string        `enum:"mcast,ring" default:"mcast" placeholder:"mcast|ring" help:"ring: what to compare with, a ring of unicast over TCP. Default: ${default}."`
 	Dtype      string        `placeholder:"type" help:"Element type of a reduction. Default: f32."`
 	Op         string        `placeholder:"op" help:"Reduction: sum, prod, max, min, avg or premulsum. Default: sum."`
-	Root       int           `default:"0" help:"Root of a Broadcast. Default: ${default}."`
+	Root       *int          `help:"Root of a Broadcast. Default: 0."`
 	Exact      bool          `help:"Reduce numbers of which all sums are exact: for nodes that add in no fixed order, as a tree of them or MCAST_SWITCH_MODE=fast."`
 	InPlace    bool          `help:"Send from, or receive into, the rank's own slot of the large buffer; an Allreduce has one buffer then."`
 	Window     string        `placeholder:"N" help:"Cut an Allgather or Reduce-Scatter into windows of N bytes of the large buffer, as NCCL's CollNet does."`
-	Inflight   int           `default:"8" placeholder:"n" help:"Windows in flight. Default: ${default}."`
+	Inflight   *int          `placeholder:"n" help:"Windows in flight. Default: 8."`
 	Groups     []int         `placeholder:"n,..." help:"Numbers of groups in a process, ascending, for groups. Default: 1,4,16,64."`
 	Idle       time.Duration `default:"10s" placeholder:"time" help:"How long groups are left alone to see what that costs. Default: ${default}."`
 	Iters      *int          `placeholder:"n" help:"Timed iterations a size. Default: 7 to 1000, fewer for larger sizes."`
@@ -110,6 +114,9 @@ func (c *benchCommand) Run() error {
 // start runs the ranks, and the node if they need one.
 func (b *bench) start(ctx context.Context, args []string) error {
 	if !b.startsNode {
+		if err := b.findSwitch(ctx); err != nil {
+			return err
+		}
 		return startRanks(ctx, b.ranks, args)
 	}
 	n, err := startNode(ctx)
@@ -124,9 +131,29 @@ func (b *bench) start(ctx context.Context, args []string) error {
 	return used.print(os.Stdout, b.json)
 }
 
+// findSwitch finds that one of the switches that are asked for answers, before ranks measure what goes without it.
+func (b *bench) findSwitch(ctx context.Context) error {
+	if !b.reduces() || b.algorithm == ringAlgorithm {
+		return nil
+	}
+	var errs []error
+	for _, address := range b.settings.Switches() {
+		d := net.Dialer{Timeout: b.settings.SwitchTimeout}
+		conn, err := d.DialContext(ctx, "tcp", address)
+		if err == nil {
+			return conn.Close()
+		}
+		errs = append(errs, fmt.Errorf("switch %s: %w", address, err))
+	}
+	if len(errs) > 0 {
+		errs = append(errs, errors.New("is `mcast switch` running there? Without --bind it serves its own host alone"))
+	}
+	return errors.Join(errs...)
+}
+
 // check reads the command line and the variables of a launcher.
 func (c *benchCommand) check(lookup func(string) (string, bool)) (*bench, error) {
-	b := &bench{collective: c.Collective, algorithm: c.Algorithm, root: c.Root, inPlace: c.InPlace, exact: c.Exact, warmup: c.Warmup, json: c.JSON, spawned: c.Spawned}
+	b := &bench{collective: c.Collective, algorithm: c.Algorithm, inPlace: c.InPlace, exact: c.Exact, warmup: c.Warmup, json: c.JSON, spawned: c.Spawned}
 	if err := c.load(b, lookup); err != nil {
 		return nil, err
 	}
@@ -173,6 +200,12 @@ func (c *benchCommand) check(lookup func(string) (string, bool)) (*bench, error)
 	if b.ranks < 1 || b.startsRanks && b.ranks > maxBenchRank {
 		return nil, config.Mistakef("--ranks=%d is not allowed: want 1 to %d", b.ranks, maxBenchRank)
 	}
+	if c.Root != nil {
+		b.root = *c.Root
+	}
+	if c.Root != nil && b.collective != "broadcast" {
+		return nil, config.Mistakef("--root means nothing to %s: want broadcast", b.collective)
+	}
 	if b.root < 0 || b.root >= b.ranks {
 		return nil, config.Mistakef("--root=%d is not allowed: want 0 to %d", b.root, b.ranks-1)
 	}
@@ -204,6 +237,9 @@ func (c *benchCommand) check(lookup func(string) (string, bool)) (*bench, error)
 				return nil, config.Mistakef("--bytes: %d is no multiple of %d, the size of %v", n, b.dtype.Size(), b.dtype)
 			}
 		}
+	}
+	if c.Switch.wanted && b.tiny() {
+		return nil, config.Mistakef("--switch means nothing to an Allreduce of --bytes=%s: every rank adds so little by itself; want larger ones", c.Bytes)
 	}
 	if b.startsRanks {
 		return b, b.fits()
@@ -259,10 +295,15 @@ func (c *benchCommand) reduction(b *bench) (err error) {
 
 // windows reads --window and --inflight.
 func (c *benchCommand) windows(t reduce.Type) (w windows, err error) {
-	if c.Window == "" {
-		return windows{}, nil
+	if c.Window == "" && c.Inflight != nil {
+		return w, config.Mistakef("--inflight means nothing without windows: want --window, too")
 	}
-	w.inFlight = c.Inflight
+	if c.Window == "" {
+		return w, nil
+	}
+	if w.inFlight = 8; c.Inflight != nil {
+		w.inFlight = *c.Inflight
+	}
 	if w.bytes, err = config.ParseBytes(c.Window); err != nil {
 		return w, config.Mistakef("--window: %w", err)
 	}
@@ -309,6 +350,11 @@ func (c *benchCommand) many(b *bench) error {
 
 func (b *bench) reduces() bool {
 	return b.collective == "reducescatter" || b.collective == "allreduce" || b.collective == "overlap"
+}
+
+// tiny says whether every Allreduce is so small that none goes through a switch.
+func (b *bench) tiny() bool {
+	return b.collective == "allreduce" && group.Tiny(slices.Max(b.sizes), b.ranks)
 }
 
 // sizes reads a list of N or N:M, which is N, N*step, ... up to M.

@@ -27,7 +27,7 @@ import (
 
 // doctorCommand is the command line of `mcast doctor`.
 type doctorCommand struct {
-	Hosts  []string      `placeholder:"NAME,..." help:"Start it on these hosts instead of this one, compare what they say, and measure the paths between them. The variables of this environment that concern a job go along, secrets do not."`
+	Hosts  names         `placeholder:"NAME,..." help:"Start it on these hosts instead of this one, compare what they say, and measure the paths between them. The variables of this environment that concern a job go along, secrets do not."`
 	Shell  string        `default:"ssh -o BatchMode=yes -o ConnectTimeout=5" placeholder:"COMMAND" help:"What starts a command on a host. Default: ${default}."`
 	Remote string        `placeholder:"FILE" help:"This program, as those hosts name it. Default: its path here."`
 	Listen time.Duration `default:"2s" placeholder:"TIME" help:"How long to listen for an IGMP querier, which takes root or CAP_NET_RAW. One that answers nobody asks every 125s. Default: ${default}."`
@@ -36,7 +36,7 @@ type doctorCommand struct {
 
 	Meet       string        `placeholder:"HOST:PORT" help:"Meet the other hosts of a job there, where it is started as well, and measure the paths between all. The host whose address it is prints the report. Default: what torchrun, srun or mpirun say, if one of them starts it on several hosts."`
 	HostsCount int           `placeholder:"N" help:"How many hosts meet. Default: as the launcher says, or as many as --names."`
-	Names      []string      `placeholder:"NAME,..." help:"What the hosts that meet call themselves (--name), so that who does not come is named. Default: not known."`
+	Names      names         `placeholder:"NAME,..." help:"What the hosts that meet call themselves (--name), so that who does not come is named. Default: not known."`
 	Token      string        `placeholder:"WORD" help:"A word without which nobody takes part, the same on all hosts. Default: the launcher's name of the job, or none, which strangers may guess: a host is then measured only if it connects from the address that it names, so that nobody has all hosts send to a victim's."`
 	Wait       time.Duration `default:"30s" placeholder:"TIME" help:"How long to wait for hosts to come. Default: ${default}."`
 	Name       string        `placeholder:"NAME" help:"Call this host so. Default: its host name."`
@@ -99,6 +99,9 @@ func (d *doctorCommand) Run() error {
 }
 
 func (d *doctorCommand) diagnose(ctx context.Context) (doctorReport, error) {
+	if err := d.check(); err != nil {
+		return nil, err
+	}
 	if len(d.Hosts) > 0 {
 		return d.ask(ctx)
 	}
@@ -117,6 +120,32 @@ func (d *doctorCommand) diagnose(ctx context.Context) (doctorReport, error) {
 	}
 	report := doctor.NewReport(facts)
 	return &report, nil
+}
+
+// check finds flags that cannot be meant.
+func (d *doctorCommand) check() error {
+	for _, list := range []struct {
+		flag  string
+		names names
+	}{{"hosts", d.Hosts}, {"names", d.Names}} {
+		for i, name := range list.names {
+			if slices.Contains(list.names[:i], name) {
+				return config.Mistakef("--%s has %s twice: want each host once", list.flag, name)
+			}
+		}
+	}
+	switch {
+	case d.HostsCount < 0:
+		return config.Mistakef("--hosts-count=%d is not allowed: want at least 1", d.HostsCount)
+	case d.HostsCount > 0 && len(d.Names) > 0 && d.HostsCount != len(d.Names):
+		return config.Mistakef("--hosts-count=%d and %d --names do not agree: leave one of them out", d.HostsCount, len(d.Names))
+	case d.Listen < 0 || d.Wait < 0:
+		return config.Mistakef("--listen=%v and --wait=%v: want 0 or more", d.Listen, d.Wait)
+	}
+	if _, _, err := net.SplitHostPort(d.Meet); err == nil {
+		return checkAddress("meet", d.Meet)
+	}
+	return nil // ours looks at the rest of --meet
 }
 
 // gather looks at this host.

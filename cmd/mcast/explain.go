@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"time"
 
@@ -15,7 +16,7 @@ import (
 // explainCommand says why a job is slow: docs/EXPLAIN.md.
 type explainCommand struct {
 	For   time.Duration `name:"seconds" default:"10s" placeholder:"TIME" help:"For how long to look at the job, 1s or more, such as 5 or 30s; it should do some steps meanwhile. Default: ${default}."`
-	Hosts []string      `placeholder:"HOST[:PORT],..." help:"Ask 'mcast metrics --listen :9464' of these hosts, instead of looking at this one: ranks are compared, so name all of a job."`
+	Hosts names         `placeholder:"HOST[:PORT],..." help:"Ask 'mcast metrics --listen :9464' of these hosts, instead of looking at this one: ranks are compared, so name all of a job."`
 	JSON  bool          `name:"json" help:"Print a JSON object: findings, and the accounts that they come from."`
 	rankFlags
 }
@@ -45,6 +46,14 @@ func (c *explainCommand) look(ctx context.Context) (func() ([]watch.Rank, []erro
 	if len(c.Hosts) > 0 {
 		if c.Directory != "" {
 			return nil, config.Mistakef("--hosts and --directory or --user are not allowed together: a host's `mcast metrics` has its own --directory")
+		}
+		for _, host := range c.Hosts {
+			if _, _, err := net.SplitHostPort(host); err != nil {
+				continue // without a port
+			}
+			if err := checkAddress("hosts", host); err != nil {
+				return nil, err
+			}
 		}
 		remote, err := newRemote()
 		if err != nil {
@@ -82,6 +91,8 @@ func (c *explainCommand) explain(ctx context.Context) (*explain.Report, error) {
 			none = fmt.Errorf("%d ranks were there, and did not answer a second time", len(before))
 		case len(after) > 0:
 			none = fmt.Errorf("%d ranks have come meanwhile: look again", len(after))
+		case len(errs) > 0:
+			none = nil
 		}
 		return nil, errors.Join(append(errs, none)...) // who did not answer is why
 	}

@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"regexp"
 	"runtime"
 	"strings"
 	"syscall"
@@ -73,8 +74,8 @@ func (c versionCommand) Run() error {
 	if c.JSON {
 		return json.NewEncoder(os.Stdout).Encode(newVersionReport())
 	}
-	fmt.Println("mcast", version.Long(reduce.Active()))
-	return nil
+	_, err := fmt.Println("mcast", version.Long(reduce.Active()))
+	return err
 }
 
 func main() {
@@ -82,6 +83,9 @@ func main() {
 	parser := kong.Must(&c, kong.Name("mcast"), kong.Description("Multicast collectives for sharded training."), kong.ShortUsageOnError(),
 		kong.Configuration(readFlagFile), durations, kong.Help(help), kong.Vars{"version": "mcast " + version.Long(reduce.Active())})
 	k, err := parser.Parse(os.Args[1:])
+	if err != nil && strings.Contains(err.Error(), "(short flag)") {
+		k, err = parser.Parse(withNegatives(os.Args[1:]))
+	}
 	if err != nil {
 		parser.FatalIfErrorf(config.Mistake{Err: withCommands(err)})
 	}
@@ -99,7 +103,7 @@ Exit status:
   0     it did what it was asked to, and found nothing wrong
   1     it failed; of doctor and explain: a warning, a finding
   2     of doctor: a fault
-  3     of doctor and explain: it could not look
+  3     of doctor and explain: it could not look; of top --once: it saw nothing
   64    a flag, an argument or a setting is wrong: nothing has begun
   124   testbed experiment: the time of --within is over
   130   testbed experiment: a signal ended it
@@ -113,6 +117,26 @@ func help(options kong.HelpOptions, ctx *kong.Context) error {
 	}
 	_, err := fmt.Fprint(ctx.Stdout, statuses)
 	return err
+}
+
+// negative is what a number below 0 begins with.
+var negative = regexp.MustCompile(`^-[0-9.]`)
+
+// withNegatives joins a flag and a number below 0 after it, as in --bytes -1: kong has taken that for another flag, and
+// does not say which numbers are allowed. What is behind -- is another program's.
+func withNegatives(args []string) []string {
+	var joined []string
+	for i, arg := range args {
+		if arg == "--" {
+			return append(joined, args[i:]...)
+		}
+		if n := len(joined); n > 0 && negative.MatchString(arg) && strings.HasPrefix(joined[n-1], "--") && !strings.Contains(joined[n-1], "=") {
+			joined[n-1] += "=" + arg
+			continue
+		}
+		joined = append(joined, arg)
+	}
+	return joined
 }
 
 // withCommands has an error for want of a command name all that there are: kong names the first five, or none where
@@ -136,6 +160,9 @@ func withCommands(err error) error {
 	}
 	want := "want one of " + strings.Join(names, ", ")
 	switch text := err.Error(); {
+	case negative.MatchString(strings.TrimPrefix(text, "unknown flag ")):
+		number, _, _ := strings.Cut(strings.TrimPrefix(text, "unknown flag "), ",")
+		return &commandError{fmt.Sprintf("%s is taken for a flag: no argument may be below 0", number), wrong}
 	case len(names) == 0:
 		return err
 	case strings.HasPrefix(text, "expected one of "):

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/prometheus/common/expfmt"
+	"golang.org/x/sys/unix"
 
 	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/httpd"
@@ -87,8 +88,18 @@ func (c *metricsCommand) Run() error {
 	if c.Interval < 0 || c.Interval > 0 && c.Interval < time.Second {
 		return config.Mistakef("--interval=%v is not allowed: want 0 or a second and more", c.Interval)
 	}
+	if c.Listen != "" {
+		if err := checkAddress("listen", c.Listen); err != nil {
+			return err
+		}
+	}
 	if at, err := os.Stat(c.Textfile); c.Textfile != "" && (err != nil || !at.IsDir()) {
 		return fmt.Errorf("--textfile=%q is not allowed: want a directory that is there, such as /var/lib/node_exporter", c.Textfile)
+	}
+	if c.Textfile != "" {
+		if err := unix.Access(c.Textfile, unix.W_OK|unix.X_OK); err != nil {
+			return fmt.Errorf("--textfile=%q: %w: want a directory that this user may write to", c.Textfile, err)
+		}
 	}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(&watch.Collector{Look: look})

@@ -21,6 +21,36 @@ func TestMistakes(t *testing.T) {
 		{"", "bench allgater", "must be one of"},
 		{"", "bench allgather --byte 1K", "did you mean"},
 		{"", "bench allgather --bytes 4X", "is not a size"},
+		{"", "bench allgather --bytes -1", `"-1" is not a size`},
+		{"", "bench allgather --bytes 1K:", "is not a size"},
+		{"", "bench allgather --bytes 4K:1K", "is not a range"},
+		{"", "bench allgather --bytes 99999999999G", "is not a size"},
+		{"", "bench allgather --bytes \uff14K", "is not a size"},
+		{"", "bench allgather --step 1", "want at least 2"},
+		{"", "bench allgather --iters -3", "want at least 1"},
+		{"", "bench allgather --loss -1", "is no share"},
+		{"", "bench allgather --loss nan", "is no share"},
+		{"", "bench allgather --fabric tcp", "want one of"},
+		{"", "bench allgather --root 1", "want broadcast"},
+		{"", "bench allgather --inflight 4", "want --window"},
+		{"", "bench allgather --window 1K --inflight -1", "want at least 1"},
+		{"", "bench allgather --window -4", "is not a size"},
+		{"", "bench allgather --exact", "no reduction"},
+		{"", "bench allgather --ranks 99999999999999999999", "99999999999999999999"},
+		{"", "bench allreduce --op average", "want one of"},
+		{"", "bench allreduce --bytes 3", "no multiple of 4"},
+		{"", "bench allreduce --bytes 1K --switch", "want larger ones"},
+		{"", "bench allreduce --switch=127.0.0.1:99999", "1 to 65535"},
+		{"", "bench broadcast --root -1", "want 0 to 3"},
+		{"", "bench groups --groups 4,1", "ascending"},
+		{"", "bench groups --idle -5", "above 0"},
+		{"MCAST_FABRIC=UDP", "bench allgather", "want one of"},
+		{"MCAST_IFACE=lo,lo", "bench allgather", "MCAST_IFACE"},
+		{"MCAST_GROUP=10.0.0.1", "bench allgather", "want empty"},
+		{"MCAST_TOPOLOGY=//", "bench allgather", "MCAST_TOPOLOGY"},
+		{"MCAST_TRACE=relative", "bench allgather", "from the root"},
+		{"MCAST_SECRET_FILE=/nonexistent", "bench allgather", "no such file"},
+		{"RANK=1 WORLD_SIZE=2 MASTER_ADDR=a MASTER_PORT=99999", "bench allgather", "MASTER_PORT"},
 		{"", "bench allgather --ranks 0", "want 1 to 1024"},
 		{"", "bench allgather --ranks two", "two"},
 		{"", "bench allgather --loss 200%", "is no share"},
@@ -39,16 +69,41 @@ func TestMistakes(t *testing.T) {
 		{"", "switch --join-timeout soon", "is no duration"},
 		{"", "switch --data-ports 9-1", "no range of ports"},
 		{"", "switch --config /nonexistent.json", "nonexistent.json"},
+		{"", "switch --config /dev/null", "--config: want a JSON object"},
+		{"", "switch --bind 127.0.0.1:99999", "up to 65535"},
+		{"", "switch --http 127.0.0.1:99999", "up to 65535"},
+		{"", "switch --parent 10.0.0.1", "want host:port"},
+		{"", "switch --workers 1000", "want 1 to 64"},
+		{"", "switch --workers -1", "want 1 to 64"},
+		{"", "switch --memory -1", "is not a size"},
+		{"", "switch --memory 1M --job-memory 2M", "want at most all of it"},
+		{"", "switch --jobs 0", "want at least 1"},
+		{"", "switch --members -1", "want at least 1"},
+		{"", "switch --join-timeout 0", "above 0"},
+		{"", "switch --drain-timeout -1s", "want 0 or more"},
+		{"", "switch --secrets /dev/null", "no secret"},
 		{"MCAST_SECRET=short", "switch", "MCAST_SECRET"},
 		{"", "sim allgather --nodes 1", "want at least 2"},
 		{"", "sim allgather --rate unlimited", "--rate=unlimited"},
 		{"", "sim allgather --loss 1", "below 1"},
+		{"", "sim allgather --nodes -1", "want at least 2"},
+		{"", "sim allgather --chunk 1G", "want at most 512KiB"},
+		{"", "sim allgather --queue 1", "a packet"},
+		{"", "sim allgather --latency 1h", "want at most 1s"},
+		{"", "sim allgather --jitter -1", "want at least 0"},
+		{"", "sim allgather --leaves 4", "go together"},
+		{"", "sim allgather --segment 4K", "--segment"},
+		{"", "sim allgather --trace x --bytes 1K,2K", "--trace"},
 		{"", "sim broadcast --algorithm ring", "want one of"},
 		{"", "sim broadcast --nodes 100000 --radix 4", "do not fit"},
 		{"", "sim overlap --iters 2", "mean nothing to an overlap"},
 		{"", "sim nodes --way mesh", "--way=mesh"},
 		{"", "sim figures --out x --only none", "--only"},
-		{"", "sim soak --seconds=-1", "must not be negative"},
+		{"", "sim figures --out x --only=", "empty name"},
+		{"", "sim nodes --way=", "empty name"},
+		{"", "sim soak --operations -1", "must not be negative"},
+		{"", "sim soak --replay {", "not a scenario"},
+		{"", "sim soak --replay=", "not a scenario"},
 		{"", "testbed up --hosts 0", "want 1 to 1000"},
 		{"", "testbed with --hosts 2 --loss 2 -- true", "is no share"},
 		{"", "testbed with --hosts 2 --mtu 9 -- true", "want 1280 to 65535"},
@@ -62,19 +117,32 @@ func TestMistakes(t *testing.T) {
 		{"", "testbed experiment none", "there is no experiment"},
 		{"", "testbed experiment all --rounds 0", "want at least 1"},
 		{"", "testbed experiment all --within -1", "--within"},
+		{"", "testbed fault delay 0 -1s", "below 0"},
 		{"", "top --interval 5ms", "want 100ms or more"},
+		{"", "top --once --switch=", "empty name"},
 		{"MCAST_METRICS=off", "top --once", "MCAST_METRICS=off"},
 		{"", "explain --seconds 0", "want 1s or more"},
 		{"", "explain --hosts a --directory /tmp", "not allowed together"},
+		{"", "explain --hosts=", "empty name"},
+		{"", "explain --hosts a:99999", "up to 65535"},
 		{"", "advise", "expected"},
 		{"", "advise --link 10 x", "is no rate"},
+		{"", "advise --ranks-per-host -1 x", "want at least 1"},
 		{"", "metrics --interval 5ms", "want 0 or a second"},
+		{"", "metrics --listen nowhere", "want host:port"},
+		{"", "metrics --listen 127.0.0.1:99999", "up to 65535"},
 		{"", "metrics --otlp nowhere", "want a URL"},
 		{"", "trace merge", "expected"},
 		{"", "nccl check --nodes 0", "want at least 1"},
 		{"", "nccl check --nvswitch perhaps", "must be one of"},
 		{"", "nccl topology --gpu 5", "is no GPU"},
 		{"", "doctor --listen soon", "is no duration"},
+		{"", "doctor --hosts=", "empty name"},
+		{"", "doctor --hosts a,b,a", "a twice"},
+		{"", "doctor --names a,b --hosts-count 3 --meet 127.0.0.1:4444", "do not agree"},
+		{"", "doctor --hosts-count -1 --meet 127.0.0.1:4444", "want at least 1"},
+		{"", "doctor --meet 127.0.0.1:99999 --hosts-count 2", "up to 65535"},
+		{"", "doctor --listen -1s", "want 0 or more"},
 		{"", "doctor --meet nowhere --hosts-count 2", "want HOST:PORT"},
 		{"", "doctor --hosts-count 3", "want --meet"},
 		{"", "secret --metrics", "neither MCAST_SECRET nor"},
@@ -87,6 +155,42 @@ func TestMistakes(t *testing.T) {
 		assert.Equal(t, config.ExitMistake, cmd.ProcessState.ExitCode(), "%s mcast %s: %s", c.vars, c.args, stderr)
 		assert.Contains(t, stderr.String(), "mcast: error: ", c.args)
 		assert.Contains(t, stderr.String(), c.says, c.args)
+	}
+}
+
+// TestNothingBegins: what a path, a host or a terminal refuses is said before anything takes long, with status 1, or 3
+// of a command that looks.
+func TestNothingBegins(t *testing.T) {
+	for _, c := range []struct {
+		args, says string
+		status     int
+	}{
+		{"sim allgather --trace /nonexistent/x", "--trace: open /nonexistent/x: no such file or directory", 1},
+		{"sim figures --out /dev/null/x", "--out: ", 1},
+		{"bench reducescatter --switch=127.0.0.1:1", "connection refused", 1},
+		{"metrics --textfile /nonexistent", "want a directory", 1},
+		{"top --once --interval 100ms --directory /nonexistent", "no rank was seen", 3},
+		{"top --once --interval 100ms --switch 127.0.0.1:1", "switch 127.0.0.1:1 does not answer", 3},
+		{"explain --seconds 1 --hosts 127.0.0.1:1", "connection refused", 3},
+	} {
+		cmd, stdout, stderr := mcast(t, nil, strings.Fields(c.args)...)
+		require.Error(t, cmd.Run(), c.args)
+		assert.Equal(t, c.status, cmd.ProcessState.ExitCode(), "mcast %s: %s", c.args, stderr)
+		assert.Contains(t, stderr.String(), c.says, c.args)
+		assert.NotContains(t, stdout.String(), "hash", c.args)
+	}
+}
+
+// TestFullOutput: what cannot be printed is an error.
+func TestFullOutput(t *testing.T) {
+	for _, args := range []string{"version", "env", "secret", "completion bash"} {
+		full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+		require.NoError(t, err)
+		cmd, _, stderr := mcast(t, nil, strings.Fields(args)...)
+		cmd.Stdout = full
+		require.Error(t, cmd.Run(), args)
+		require.NoError(t, full.Close())
+		assert.Contains(t, stderr.String(), "no space left on device", args)
 	}
 }
 

@@ -80,7 +80,7 @@ func (c *ncclLoadCommand) Run() error { return probe.Child(os.Stdout, c.Library)
 // ncclTopologyCommand is the command line of `mcast nccl topology`.
 type ncclTopologyCommand struct {
 	GPU     []string `name:"gpu" placeholder:"BUSID[=NUMA]" help:"A GPU of this host, such as 0000:3b:00.0=1; may be repeated. Default: those that sysfs and NVIDIA's driver show."`
-	Nets    []string `placeholder:"NAME,..." help:"The plugin's network devices, one for each GPU. Default: asks the plugin."`
+	Nets    names    `placeholder:"NAME,..." help:"The plugin's network devices, one for each GPU. Default: asks the plugin."`
 	Library string   `type:"path" placeholder:"FILE" help:"The plugin. Default: lib/libnccl-net-mcast.so beside this program's folder."`
 	Root    string   `type:"path" default:"/" hidden:"" help:"The folder that stands for /."`
 }

@@ -84,10 +84,12 @@ func TestMetricsWithSecret(t *testing.T) {
 		require.Error(t, cmd.Run())
 		require.Contains(t, stderr.String(), c.want)
 		cmd, stdout, stderr := mcast(t, append(vars, c.variable), "top", "--once", "--switch", at)
-		require.NoError(t, cmd.Run(), stderr.String())
-		if c.variable != "MCAST_SECRET="+secret {
-			require.Contains(t, stdout.String(), c.want)
+		if err := cmd.Run(); c.variable == "MCAST_SECRET="+secret {
+			require.NoError(t, err, stderr.String())
+			continue
 		}
+		require.Contains(t, stderr.String(), "switch "+at+" does not answer")
+		require.Contains(t, stdout.String(), c.want)
 	}
 	require.NoError(t, p.signal(syscall.SIGTERM))
 	require.NoError(t, p.wait(t))

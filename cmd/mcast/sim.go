@@ -95,6 +95,14 @@ func (c *simNetwork) network() (network.Config, error) {
 			return n, config.Mistakef("--%s=%g is not allowed: want at least %g", amount.flag, amount.value, amount.least)
 		}
 	}
+	for _, t := range []struct {
+		flag  string
+		value time.Duration
+	}{{"latency", c.Latency}, {"cost", c.Cost}, {"jitter", c.Jitter}} {
+		if t.value > time.Second {
+			return n, config.Mistakef("--%s=%v is not allowed: want at most 1s", t.flag, t.value)
+		}
+	}
 	if c.Rate == 0 {
 		return n, config.Mistakef("--rate=unlimited is not allowed: want a rate such as 200gbit")
 	}
@@ -106,6 +114,9 @@ func (c *simNetwork) network() (network.Config, error) {
 	}
 	return n, nil
 }
+
+// maxChunk is the largest packet, without its headers.
+const maxChunk = 512 << 10
 
 // cases checks the flags and returns a case a size.
 func (c *simProtocol) cases(collective, algorithm string, net network.Config) ([]figures.Case, error) {
@@ -124,6 +135,12 @@ func (c *simProtocol) cases(collective, algorithm string, net network.Config) ([
 		if amount.value < amount.least {
 			return nil, config.Mistakef("--%s=%d is not allowed: want at least %d", amount.flag, amount.value, amount.least)
 		}
+	}
+	if c.Chunk > maxChunk {
+		return nil, config.Mistakef("--chunk=%s is not allowed: want at most %s", config.FormatBytes(int(c.Chunk)), config.FormatBytes(maxChunk))
+	}
+	if least := int(c.Chunk) + network.Header; net.Queue > 0 && net.Queue < least {
+		return nil, config.Mistakef("--queue=%d is not allowed: want 0 for any number, or at least %d, a packet", net.Queue, least)
 	}
 	if c.Subgroups < 1 || c.Subgroups > multicast.MaxSubgroups {
 		return nil, config.Mistakef("--subgroups=%d is not allowed: want 1 to %d", c.Subgroups, multicast.MaxSubgroups)

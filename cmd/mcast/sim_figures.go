@@ -12,11 +12,11 @@ import (
 )
 
 type simFigures struct {
-	Out   string   `required:"" type:"path" placeholder:"DIR" help:"Where NAME.ndjson, NAME.svg and NAME.png go."`
-	Only  []string `placeholder:"NAME,..." help:"Only these, such as fig02,gleam. Default: all."`
-	Quick bool     `help:"Smaller sizes: seconds instead of minutes, and other numbers."`
-	Seed  uint64   `default:"1" help:"Of losses and the like. Default: ${default}."`
-	JSON  bool     `name:"json" xor:"form" help:"Print the claims as one JSON object a line instead of a table."`
+	Out   string `required:"" type:"path" placeholder:"DIR" help:"Where NAME.ndjson, NAME.svg and NAME.png go."`
+	Only  names  `placeholder:"NAME,..." help:"Only these, such as fig02,gleam. Default: all."`
+	Quick bool   `help:"Smaller sizes: seconds instead of minutes, and other numbers."`
+	Seed  uint64 `default:"1" help:"Of losses and the like. Default: ${default}."`
+	JSON  bool   `name:"json" xor:"form" help:"Print the claims as one JSON object a line instead of a table."`
 
 	Markdown bool `xor:"form" help:"Print the claims as the rows of docs/REPRODUCTION.md."`
 }
@@ -26,6 +26,9 @@ func (c *simFigures) Run() error {
 	chosen, err := figures.Find(c.Only)
 	if err != nil {
 		return config.Mistakef("--only: %w", err)
+	}
+	if err := os.MkdirAll(c.Out, 0o755); err != nil { // before anything takes minutes
+		return fmt.Errorf("--out: %w", err)
 	}
 	bar := newBar("figures")
 	defer bar.end()

@@ -24,8 +24,8 @@ type simNodes struct {
 	Rate       linkRate      `default:"200gbit" placeholder:"r" help:"Of a host's link, such as 200gbit. Default: ${default}."`
 	Latency    time.Duration `default:"-1ns" placeholder:"t" help:"Of a link and the switch behind it. Default: 500 ns, and in proportion less for shards below 512 KiB."`
 	Coarse     int           `default:"1" placeholder:"n" help:"Packets that travel as one. Default: ${default}."`
-	Way        []string      `placeholder:"NAME,..." help:"nodes, nodes+switch, flat, ring. Default: all."`
-	Collective []string      `placeholder:"NAME,..." help:"allgather, reducescatter, both. Default: all."`
+	Way        names         `placeholder:"NAME,..." help:"nodes, nodes+switch, flat, ring. Default: all."`
+	Collective names         `placeholder:"NAME,..." help:"allgather, reducescatter, both. Default: all."`
 	Seed       uint64        `default:"1" help:"Of the run. Default: ${default}."`
 	JSON       bool          `name:"json" help:"Print one JSON object a line instead of a table."`
 }

@@ -58,6 +58,10 @@ func (c *simRun) run(collective, algorithm string) error {
 	for i := range cases {
 		cases[i].Segment = int(c.Segment)
 	}
+	write, err := c.traceFile()
+	if err != nil {
+		return err
+	}
 	out := outcomes{w: os.Stdout, json: c.JSON}
 	for _, one := range cases {
 		bar := newBar(fmt.Sprintf("%s of %s", collective, config.FormatBytes(one.Bytes)))
@@ -69,19 +73,25 @@ func (c *simRun) run(collective, algorithm string) error {
 		if err := out.print(&o); err != nil {
 			return err
 		}
-		if c.Trace != "" {
-			return writeTrace(c.Trace, o.Spans)
+		if err := write(o.Spans); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-func writeTrace(path string, spans []trace.Span) error {
-	f, err := os.Create(path)
-	if err != nil {
-		return err
+// traceFile opens the file of --trace before a simulation that may take long, and returns what fills it.
+func (c *simRun) traceFile() (write func([]trace.Span) error, err error) {
+	if c.Trace == "" {
+		return func([]trace.Span) error { return nil }, nil
 	}
-	return errors.Join(trace.Write(f, spans), f.Close())
+	f, err := os.OpenFile(c.Trace, os.O_WRONLY|os.O_CREATE, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("--trace: %w", err)
+	}
+	return func(spans []trace.Span) error {
+		return errors.Join(f.Truncate(0), trace.Write(f, spans), f.Close())
+	}, nil
 }
 
 // outcomes prints the outcomes of cases as they come.

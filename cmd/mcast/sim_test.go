@@ -149,7 +149,10 @@ func TestSimOutput(t *testing.T) {
 	require.Equal(t, o.Hash, back.Hash)
 
 	path := filepath.Join(t.TempDir(), "trace.json")
-	require.NoError(t, writeTrace(path, o.Spans))
+	s.Allgather.Trace = path
+	write, err := s.Allgather.traceFile()
+	require.NoError(t, err)
+	require.NoError(t, write(o.Spans))
 	written, err := os.ReadFile(path)
 	require.NoError(t, err)
 	require.True(t, json.Valid(written))

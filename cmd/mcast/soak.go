@@ -18,7 +18,7 @@ type soakCommand struct {
 	Operations int           `placeholder:"n" help:"Operations of each protocol to run and check."`
 	First      uint64        `default:"1" placeholder:"seed" help:"Seed of the first scenario; the others follow. Default: ${default}."`
 	Seeds      uint64        `placeholder:"n" help:"Scenarios of each protocol to run."`
-	Replay     string        `placeholder:"JSON" help:"Run this scenario, as a failure prints it, with --multicast (the default) or --inc."`
+	Replay     *string       `placeholder:"JSON" help:"Run this scenario, as a failure prints it, with --multicast (the default) or --inc."`
 	Verbose    bool          `short:"v" help:"Describe every scenario."`
 }
 
@@ -37,7 +37,7 @@ func (c *soakCommand) Run() error {
 	if c.For < 0 || c.Operations < 0 {
 		return config.Mistakef("--seconds and --operations must not be negative")
 	}
-	if c.Replay != "" {
+	if c.Replay != nil {
 		return c.replay()
 	}
 	kinds := []searcher{search.Multicast, search.InNetwork}
@@ -73,9 +73,9 @@ func (c *soakCommand) replay() error {
 	if c.Inc {
 		k = search.InNetwork
 	}
-	o, err := k.Replay(c.Replay)
+	o, err := k.Replay(*c.Replay)
 	if err != nil {
-		return err
+		return config.Mistakef("--replay: %w", err)
 	}
 	fmt.Println(o.Text())
 	return o.Err

@@ -98,18 +98,44 @@ func notify(state string, log *slog.Logger) {
 	}
 }
 
-// check looks at the addresses.
+// check looks at the flags.
 func (c *switchCommand) check() error {
 	for _, a := range []struct{ flag, address string }{{"bind", c.Bind}, {"parent", c.Parent}, {"http", c.HTTP}} {
 		if a.address == "" && a.flag != "bind" {
 			continue
 		}
-		if _, port, err := net.SplitHostPort(a.address); err != nil || port == "" {
-			return config.Mistakef("--%s=%q is not allowed: want host:port, such as 0.0.0.0:7470", a.flag, a.address)
+		if err := checkAddress(a.flag, a.address); err != nil {
+			return err
 		}
 	}
+	return c.checkAmounts()
+}
+
+// checkAmounts looks at numbers, times and sizes.
+func (c *switchCommand) checkAmounts() error {
 	if c.Rate == 0 {
 		return config.Mistakef(`--rate=unlimited is not allowed: want the rate of a member's link, such as 40gbit`)
+	}
+	if c.Workers < 0 || c.Workers > switchd.MaxWorkers {
+		return config.Mistakef("--workers=%d is not allowed: want 1 to %d, or 0 for half of the cores", c.Workers, switchd.MaxWorkers)
+	}
+	for _, n := range []struct {
+		flag  string
+		value int
+	}{{"jobs", c.Jobs}, {"members", c.Members}} {
+		if n.value < 1 {
+			return config.Mistakef("--%s=%d is not allowed: want at least 1", n.flag, n.value)
+		}
+	}
+	if c.JoinTimeout <= 0 {
+		return config.Mistakef("--join-timeout=%v is not allowed: want a time above 0", c.JoinTimeout)
+	}
+	if c.DrainTimeout < 0 {
+		return config.Mistakef("--drain-timeout=%v is not allowed: want 0 or more", c.DrainTimeout)
+	}
+	if c.JobMemory > c.Memory {
+		return config.Mistakef("--job-memory=%s is more than --memory=%s: want at most all of it",
+			config.FormatBytes(int(c.JobMemory)), config.FormatBytes(int(c.Memory)))
 	}
 	job := c.JobMemory
 	if job == 0 {

@@ -18,7 +18,7 @@ func readFlagFile(r io.Reader) (kong.Resolver, error) {
 	d.UseNumber()
 	var values flagFile
 	if err := d.Decode(&values); err != nil {
-		return nil, fmt.Errorf("want a JSON object with values for flags: %w", err)
+		return nil, fmt.Errorf("--config: want a JSON object with values for flags: %w", err)
 	}
 	return values, nil
 }
@@ -35,7 +35,7 @@ func (f flagFile) Validate(app *kong.Application) error {
 	}
 	for key := range f {
 		if !slices.Contains(known, key) {
-			return fmt.Errorf("configuration: %q is no flag; want some of %q", key, known)
+			return fmt.Errorf("--config: %q is no flag; want some of %q", key, known)
 		}
 	}
 	return nil

@@ -122,10 +122,12 @@ func (c *testbedStatusCommand) Run() error {
 		}
 	}
 	var errs []error
+	var text strings.Builder
 	for _, name := range names {
-		errs = append(errs, showTestbed(os.Stdout, name, c.JSON))
+		errs = append(errs, showTestbed(&text, name, c.JSON))
 	}
-	return errors.Join(errs...)
+	_, err := io.WriteString(os.Stdout, text.String())
+	return errors.Join(append(errs, err)...)
 }
 
 // testbedStatus is what `mcast testbed status --json` prints of a testbed: docs/COMMANDS.md.

@@ -20,8 +20,8 @@ type testbedExperimentCommand struct {
 	Rate       []linkRate    `placeholder:"rate,..." help:"Rates of hosts' links, such as 200mbit,unlimited. Default: those of the experiment."`
 	Bytes      []byteCount   `placeholder:"N,..." help:"Bytes a rank, such as 4M. Default: those of the experiment."`
 	Loss       []share       `placeholder:"p,..." help:"Shares of frames to lose, for the experiment loss. Default: 0 to 0.1."`
-	Peers      []string      `placeholder:"NAME,..." help:"Of mcast, ring, gloo and mpi. Default: all that there are here."`
-	Cases      []string      `placeholder:"WORD,..." help:"Faults with such a word in their names, for the experiments doctor and explain. Default: all."`
+	Peers      names         `placeholder:"NAME,..." help:"Of mcast, ring, gloo and mpi. Default: all that there are here."`
+	Cases      names         `placeholder:"WORD,..." help:"Faults with such a word in their names, for the experiments doctor and explain. Default: all."`
 	Rounds     int           `default:"5" placeholder:"N" help:"How often every peer is measured, by turns; the median counts. 1 is a look at fewer points, in less than three minutes. Default: ${default}."`
 	MTU        byteCount     `name:"mtu" default:"9000" placeholder:"bytes" help:"Of all links. Default: ${default}."`
 	Burst      byteCount     `placeholder:"size" help:"What an idle link passes at once. Default: what 2 ms take, at least 4 frames."`

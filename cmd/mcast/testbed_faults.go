@@ -17,7 +17,7 @@ import (
 
 // testbedFaultsCommand is the command line of `mcast testbed faults`.
 type testbedFaultsCommand struct {
-	Only   []string      `placeholder:"ID,..." help:"Rows, or patterns such as udp/* or */late-*. Default: all."`
+	Only   names         `placeholder:"ID,..." help:"Rows, or patterns such as udp/* or */late-*. Default: all."`
 	Quick  bool          `help:"Only rows that are tried with every change."`
 	List   bool          `help:"Show the rows and try none."`
 	Repeat int           `default:"1" placeholder:"N" help:"How often to try each. Default: ${default}."`

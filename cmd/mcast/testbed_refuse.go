@@ -9,7 +9,7 @@ import (
 
 // testbedRefuseCommand is the command line of `mcast testbed refuse`.
 type testbedRefuseCommand struct {
-	Calls   []string `required:"" placeholder:"NAME,..." help:"System calls, such as sendmmsg,recvmmsg."`
+	Calls   names    `required:"" placeholder:"NAME,..." help:"System calls, such as sendmmsg,recvmmsg."`
 	Errno   string   `default:"ENOSYS" placeholder:"NAME" help:"What they say: ENOSYS, as an older kernel does, or EPERM, as a sandbox. Default: ${default}."`
 	Command []string `arg:"" passthrough:"" help:"What to run."`
 }

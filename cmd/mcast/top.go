@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -21,7 +22,7 @@ type topCommand struct {
 	Interval time.Duration `default:"1s" help:"Rates are over so long, and shown as often."`
 	Once     bool          `help:"Show them once."`
 	JSON     bool          `name:"json" help:"One JSON object a rank and interval, a line each."`
-	Switch   []string      `help:"Show the workers of these switches, too: HOST:PORT of mcast switch --http." placeholder:"HOST:PORT"`
+	Switch   names         `help:"Show the workers of these switches, too: HOST:PORT of mcast switch --http." placeholder:"HOST:PORT"`
 	rankFlags
 	remote   *watch.Remote
 	switches [2][]watch.Switch // before and now
@@ -83,11 +84,28 @@ func (c *topCommand) watch(ctx context.Context, look func() ([]watch.Rank, []err
 		}
 		now, errs := look()
 		c.switches = [2][]watch.Switch{c.switches[1], c.remote.Switches(c.Switch)}
-		if err := show(watch.Between(before, now), errs); err != nil || c.Once {
+		all := watch.Between(before, now)
+		if err := show(all, errs); err != nil {
 			return err
+		}
+		if c.Once {
+			return c.unseen(all)
 		}
 		before = now
 	}
+}
+
+// unseen is an error if there was nothing to show, for scripts.
+func (c *topCommand) unseen(all []watch.Activity) error {
+	for _, s := range c.switches[1] {
+		if s.Err != nil {
+			return unableError{fmt.Errorf("switch %s does not answer", s.At)}
+		}
+	}
+	if len(all) == 0 && len(c.Switch) == 0 {
+		return unableError{errors.New("no rank was seen")}
+	}
+	return nil
 }
 
 // text is what there is to show.

@@ -52,7 +52,7 @@ func (g *Group) startAllreduce(send, recv []byte, t reduce.Type, op reduce.Op, f
 	case overlaps(send, recv) && !engine.SameMemory(send, recv):
 		return nil, argument("allreduce: recv overlaps send without being the same memory")
 	}
-	if tiny(len(send), g.agreed.size) {
+	if Tiny(len(send), g.agreed.size) {
 		return g.startTiny(send, recv, t, op, factor)
 	}
 	a := newAllreduce(send, recv, t.Size(), g.agreed.size, max(leastSegments, maxSegments/max(1, g.agreed.gatherSteps()/stepsOfSegments)))

@@ -38,7 +38,7 @@ func newSums(ranks, count int, typ reduce.Type, op reduce.Op, seed int) *sums {
 		fill(in, seed*31+r)
 		s.inputs = append(s.inputs, in)
 	}
-	if tiny(len(s.want), ranks) {
+	if Tiny(len(s.want), ranks) {
 		reduce.Fold(s.want, s.inputs, typ, op, 0.5)
 		return s
 	}

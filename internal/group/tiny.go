@@ -12,7 +12,8 @@ import (
 // tinyBytes is the size of all inputs together up to which that is faster.
 const tinyBytes = 64 << 10
 
-func tiny(bytes, ranks int) bool { return (bytes+callBytes)*ranks <= tinyBytes }
+// Tiny says whether an Allreduce of so many bytes is one: no switch adds it.
+func Tiny(bytes, ranks int) bool { return (bytes+callBytes)*ranks <= tinyBytes }
 
 type tinyAllreduce struct {
 	g         *Group

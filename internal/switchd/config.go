@@ -61,8 +61,8 @@ type Config struct {
 // handshake bounds each wait for a frame of somebody who is not admitted yet.
 const handshake = 5 * time.Second
 
-// maxWorkers bounds the stripes of a job; the wire has room for 256.
-const maxWorkers = 64
+// MaxWorkers bounds the stripes of a job; the wire has room for 256.
+const MaxWorkers = 64
 
 // complete fills in defaults and reports what is not allowed.
 func (c Config) complete() (Config, error) {
@@ -83,7 +83,7 @@ func (c Config) complete() (Config, error) {
 			errs = append(errs, fmt.Errorf("switch: "+format, args...))
 		}
 	}
-	check(c.Workers >= 1 && c.Workers <= maxWorkers, "%d workers; want 1 to %d", c.Workers, maxWorkers)
+	check(c.Workers >= 1 && c.Workers <= MaxWorkers, "%d workers; want 1 to %d", c.Workers, MaxWorkers)
 	check(c.Memory >= 0 && c.JobMemory >= 0 && c.JobMemory <= c.Memory, "memory of %d bytes, of which %d a job; want at most all of it a job", c.Memory, c.JobMemory)
 	check(c.Chunk >= 8, "chunks of %d bytes; want at least 8", c.Chunk)
 	check(c.Rate > 0, "a rate of %v bit/s; want more than 0", c.Rate)
