@@ -18,7 +18,7 @@ func TestPage(t *testing.T) {
 	ranks := []watch.Rank{
 		{PID: 1, Live: group.Live{Group: "calm", Info: group.Info{Rank: 0, Size: 2, Fabric: "shm"}}},
 		{PID: 2, Live: group.Live{Group: "calm", Info: group.Info{Rank: 1, Size: 2, Fabric: "shm"}}},
-		{PID: 3, Live: group.Live{Group: "ill", Run: "<b>llama</b>", Failed: "rank 1 is lost", Info: group.Info{Size: 4, Fabric: "udp", Interface: "eth0"}}},
+		{PID: 3, Run: "<b>llama</b>", Live: group.Live{Group: "ill", Failed: "rank 1 is lost", Info: group.Info{Size: 4, Fabric: "udp", Interface: "eth0"}}},
 		{PID: 4, Live: group.Live{Group: "quick", GatherInFlight: 2, Info: group.Info{Size: 1}}},
 	}
 	ask := func(ranks []watch.Rank, errs ...error) string {
