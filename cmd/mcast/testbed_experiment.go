@@ -14,23 +14,24 @@ import (
 
 // testbedExperimentCommand is the command line of `mcast testbed experiment`.
 type testbedExperimentCommand struct {
-	Names      []string      `arg:"" name:"name" help:"Of experiments, or all; 'list' shows them."`
-	Hosts      []int         `placeholder:"P,..." help:"Numbers of hosts. Default: those of the experiment."`
-	PerHost    []int         `placeholder:"K,..." help:"Ranks on each host, for the experiments nodes, cpu and racks: one number for each of --hosts, or one for all. Default: those of the experiment."`
-	Rate       []linkRate    `placeholder:"rate,..." help:"Rates of hosts' links, such as 200mbit,unlimited. Default: those of the experiment."`
-	Bytes      []byteCount   `placeholder:"N,..." help:"Bytes a rank, such as 4M. Default: those of the experiment."`
-	Loss       []share       `placeholder:"p,..." help:"Shares of frames to lose, for the experiment loss. Default: 0 to 0.1."`
-	Peers      names         `placeholder:"NAME,..." help:"Of mcast, ring, gloo and mpi. Default: all that there are here."`
-	Cases      names         `placeholder:"WORD,..." help:"Faults with such a word in their names, for the experiments doctor and explain. Default: all."`
-	Rounds     int           `default:"5" placeholder:"N" help:"How often every peer is measured, by turns; the median counts. 1 is a look at fewer points, in less than three minutes. Default: ${default}."`
-	MTU        byteCount     `name:"mtu" default:"9000" placeholder:"bytes" help:"Of all links. Default: ${default}."`
-	Burst      byteCount     `placeholder:"size" help:"What an idle link passes at once. Default: what 2 ms take, at least 4 frames."`
-	TCP        string        `name:"tcp" placeholder:"NAME" help:"Congestion control of hosts' TCP, such as reno. Default: that of the machine."`
-	Limit      time.Duration `placeholder:"time" help:"Of one run of one peer, such as 90s. Default: 3m, of loss 1m."`
-	Within     time.Duration `placeholder:"time" help:"Of all that is asked for, such as 10m: what was measured by then is kept. Default: as long as it takes."`
-	Out        string        `type:"path" default:"benchmarks/results/testbed" placeholder:"DIR" help:"Where NAME.ndjson and NAME*.png go. Default: ${default}."`
-	LockFile   string        `hidden:"" default:"/tmp/mcast-experiment.lock"` // that whoever measures on this machine holds, whatever user that is
-	Repository string        `type:"path" default:"." placeholder:"DIR" help:"Where benchmarks/ and .venv/ are, for peers that are not this program. Default: here."`
+	Names      []string        `arg:"" name:"name" help:"Of experiments, or all; 'list' shows them."`
+	Hosts      []int           `placeholder:"P,..." help:"Numbers of hosts. Default: those of the experiment."`
+	PerHost    []int           `placeholder:"K,..." help:"Ranks on each host, for the experiments nodes, cpu and racks: one number for each of --hosts, or one for all. Default: those of the experiment."`
+	Rate       []linkRate      `placeholder:"rate,..." help:"Rates of hosts' links, such as 200mbit,unlimited. Default: those of the experiment."`
+	Bytes      []byteCount     `placeholder:"N,..." help:"Bytes a rank, such as 4M. Default: those of the experiment."`
+	Compute    []time.Duration `placeholder:"TIME,..." help:"Of a layer between operations, such as 0,15ms, for the experiment explain: with --bytes all troubles are tried with each. Default: those of each trouble."`
+	Loss       []share         `placeholder:"p,..." help:"Shares of frames to lose, for the experiment loss. Default: 0 to 0.1."`
+	Peers      names           `placeholder:"NAME,..." help:"Of mcast, ring, gloo and mpi. Default: all that there are here."`
+	Cases      names           `placeholder:"WORD,..." help:"Faults with such a word in their names, for the experiments doctor and explain. Default: all."`
+	Rounds     int             `default:"5" placeholder:"N" help:"How often every peer is measured, by turns; the median counts. 1 is a look at fewer points, in less than three minutes. Default: ${default}."`
+	MTU        byteCount       `name:"mtu" default:"9000" placeholder:"bytes" help:"Of all links. Default: ${default}."`
+	Burst      byteCount       `placeholder:"size" help:"What an idle link passes at once. Default: what 2 ms take, at least 4 frames."`
+	TCP        string          `name:"tcp" placeholder:"NAME" help:"Congestion control of hosts' TCP, such as reno. Default: that of the machine."`
+	Limit      time.Duration   `placeholder:"time" help:"Of one run of one peer, such as 90s. Default: 3m, of loss 1m."`
+	Within     time.Duration   `placeholder:"time" help:"Of all that is asked for, such as 10m: what was measured by then is kept. Default: as long as it takes."`
+	Out        string          `type:"path" default:"benchmarks/results/testbed" placeholder:"DIR" help:"Where NAME.ndjson and NAME*.png go. Default: ${default}."`
+	LockFile   string          `hidden:"" default:"/tmp/mcast-experiment.lock"` // that whoever measures on this machine holds, whatever user that is
+	Repository string          `type:"path" default:"." placeholder:"DIR" help:"Where benchmarks/ and .venv/ are, for peers that are not this program. Default: here."`
 }
 
 // Run does them one after another. One that fails does not keep the others from being done.
@@ -70,7 +71,7 @@ func (c *testbedExperimentCommand) Run() (err error) {
 	bar := newBar("experiments")
 	defer bar.end()
 	options := experiment.Options{
-		Dir: c.Out, Hosts: c.Hosts, Ranks: c.PerHost, Peers: c.Peers, Cases: c.Cases, Rounds: c.Rounds, MTU: int(c.MTU), Burst: int(c.Burst), TCP: c.TCP,
+		Dir: c.Out, Hosts: c.Hosts, Ranks: c.PerHost, Computes: c.Compute, Peers: c.Peers, Cases: c.Cases, Rounds: c.Rounds, MTU: int(c.MTU), Burst: int(c.Burst), TCP: c.TCP,
 		Limit: c.Limit, Repository: c.Repository, Text: os.Stdout, Step: bar.say,
 	}
 	for _, r := range c.Rate {

@@ -71,19 +71,20 @@ func Find(names []string) ([]Experiment, error) {
 
 // Options say how experiments are done. Where one is left out, each experiment has its own default.
 type Options struct {
-	Dir    string        // where NAME.ndjson and NAME[-suffix].png go
-	Hosts  []int         // how many, for one point each
-	Ranks  []int         // on each host, one number for each of Hosts or one for all
-	Rates  []float64     // of a host's link, bits per second; 0: unlimited
-	Bytes  []int         // of a rank's shard
-	Losses []float64     // shares of frames
-	Peers  []string      // of Peers
-	Cases  []string      // parts of names of faults and troubles, for the experiments doctor and explain; nil: all
-	Rounds int           // each measures every peer once; 0: DefaultRounds
-	MTU    int           // 0: 9000
-	Burst  int           // of a link, bytes; 0: what passes in 2 ms, at least 4 frames
-	TCP    string        // congestion control of hosts, such as reno; empty: that of the machine
-	Limit  time.Duration // of one run of one peer; 0: DefaultLimit
+	Dir      string          // where NAME.ndjson and NAME[-suffix].png go
+	Hosts    []int           // how many, for one point each
+	Ranks    []int           // on each host, one number for each of Hosts or one for all
+	Rates    []float64       // of a host's link, bits per second; 0: unlimited
+	Bytes    []int           // of a rank's shard
+	Computes []time.Duration // of a layer, for the experiment explain
+	Losses   []float64       // shares of frames
+	Peers    []string        // of Peers
+	Cases    []string        // parts of names of faults and troubles, for the experiments doctor and explain; nil: all
+	Rounds   int             // each measures every peer once; 0: DefaultRounds
+	MTU      int             // 0: 9000
+	Burst    int             // of a link, bytes; 0: what passes in 2 ms, at least 4 frames
+	TCP      string          // congestion control of hosts, such as reno; empty: that of the machine
+	Limit    time.Duration   // of one run of one peer; 0: DefaultLimit
 
 	Mcast      string    // path of the program; empty: that of this process
 	Repository string    // directory that has benchmarks/ and .venv/; empty: here

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/lab/testbed"
 	"github.com/torch-mcast/torch-mcast/internal/lab/testbed/troubles"
 )
@@ -14,14 +15,73 @@ import (
 // explainRow is a trouble, and what `mcast explain` said of it.
 type explainRow struct {
 	Setting
-	Trouble string `json:"trouble"`
-	Round   int    `json:"round"`
-	Rank    int    `json:"rank"` // whose trouble it was
+	Trouble string         `json:"trouble"`
+	Cell    *troubles.Cell `json:"cell,omitempty"` // nil: size and compute are the trouble's own
+	Round   int            `json:"round"`
+	Rank    int            `json:"rank"` // whose trouble it was
 	troubles.Outcome
 }
 
-// watchedFor is for how long each job is looked at.
+// watchedFor is for how long each job is looked at, at least.
 const watchedFor = 6 * time.Second
+
+// explainCell is a trouble with a size and a compute, and how often it was named.
+type explainCell struct {
+	*troubles.Case
+	cell         *troubles.Cell
+	tried, right int
+	otherwise    []string
+}
+
+func (c *explainCell) name() string {
+	if c.cell == nil {
+		return c.Name
+	}
+	return fmt.Sprintf("%s, %v", c.Name, c.cell)
+}
+
+// note counts what was said.
+func (c *explainCell) note(o *troubles.Outcome) {
+	c.tried++
+	if o.Right {
+		c.right++
+		return
+	}
+	for _, f := range o.Findings {
+		if text := fmt.Sprint(f.Cause, f.Ranks); !slices.Contains(c.otherwise, text) {
+			c.otherwise = append(c.otherwise, text)
+		}
+	}
+}
+
+// explainCells are the troubles that were asked for. Where sizes or computes are, each is tried with all of them.
+func explainCells(o *Options) (all []*explainCell, err error) {
+	cells := []*troubles.Cell{nil}
+	if len(o.Bytes) > 0 || len(o.Computes) > 0 {
+		cells = nil
+		for _, bytes := range or(o.Bytes, 64<<10) {
+			for _, compute := range or(o.Computes, 15*time.Millisecond) {
+				if bytes < 4 || bytes%4 != 0 || compute < 0 {
+					return nil, config.Mistakef("%d bytes with a compute of %v are not allowed: want a multiple of 4 bytes, and 0 or more", bytes, compute)
+				}
+				cells = append(cells, &troubles.Cell{Bytes: bytes, Compute: compute})
+			}
+		}
+	}
+	for i := range troubles.Cases {
+		c := &troubles.Cases[i]
+		asked := len(o.Cases) == 0 || slices.ContainsFunc(o.Cases, func(part string) bool { return strings.Contains(c.Name, part) })
+		for _, cell := range cells {
+			if asked && (cell == nil || c.InCells()) {
+				all = append(all, &explainCell{Case: c, cell: cell})
+			}
+		}
+	}
+	if len(all) == 0 {
+		return nil, config.Mistakef("--cases=%s: no trouble has such a name", strings.Join(o.Cases, ","))
+	}
+	return all, nil
+}
 
 // explainTroubles plants troubles, one a testbed and one after another since they are of times, and counts how often the
 // verdict names them, whose they are, and nothing else.
@@ -29,56 +89,46 @@ func explainTroubles(l *lab) error {
 	if l.MTU != defaultMTU {
 		return errors.New("--mtu is not for this experiment: each trouble has its own testbed")
 	}
-	var cases []*troubles.Case
-	for i := range troubles.Cases {
-		c := &troubles.Cases[i]
-		if len(l.Cases) == 0 || slices.ContainsFunc(l.Cases, func(part string) bool { return strings.Contains(c.Name, part) }) {
-			cases = append(cases, c)
-		}
+	cells, err := explainCells(&l.Options)
+	if err != nil {
+		return err
 	}
-	right, said := make(map[*troubles.Case]int), make(map[*troubles.Case][]string)
-	tried := 0
-	l.expect(l.Rounds * len(cases))
+	l.expect(l.Rounds * len(cells))
 	var failed error
 	for round := range l.Rounds {
-		for i, c := range cases {
+		for i, c := range cells {
 			if l.ctx.Err() != nil {
 				break
 			}
-			l.step("round %d of %d: %s", round+1, l.Rounds, c.Name)
+			l.step("round %d of %d: %s", round+1, l.Rounds, c.name())
 			row, err := l.explain(c, round, i)
 			if err != nil {
-				failed = errors.Join(failed, err)
+				failed = errors.Join(failed, fmt.Errorf("%s, round %d: %w", c.name(), round+1, err))
 				continue
 			}
 			l.row(row)
 			l.over(1)
-			if row.Right {
-				right[c]++
-			}
-			for _, f := range row.Findings {
-				if text := fmt.Sprint(f.Cause, f.Ranks); !row.Right && !slices.Contains(said[c], text) {
-					said[c] = append(said[c], text)
-				}
-			}
+			c.note(&row.Outcome)
 		}
-		tried = round + 1
 	}
 	t := l.table("what mcast explain says of a trouble", "trouble", "verdict", "right", "otherwise said")
-	for _, c := range cases {
+	tried, right := 0, 0
+	for _, c := range cells {
 		want := c.Cause
 		if want == "" {
 			want = "silence"
 		}
-		got := fmt.Sprintf("%d of %d", right[c], tried)
-		t.row(c.Name, want, got, strings.Join(said[c], ", "))
-		l.goal(c.Name, fmt.Sprintf("%d of %d", tried, tried), got, right[c] == tried)
+		got := fmt.Sprintf("%d of %d", c.right, c.tried)
+		t.row(c.name(), want, got, strings.Join(c.otherwise, ", "))
+		l.goal(c.name(), fmt.Sprintf("%d of %d", l.Rounds, l.Rounds), got, c.right == l.Rounds)
+		tried, right = tried+c.tried, right+c.right
 	}
+	t.row("all", "", fmt.Sprintf("%d of %d", right, tried), "")
 	return failed
 }
 
 // explain tries one trouble on a testbed of its own.
-func (l *lab) explain(c *troubles.Case, round, number int) (row explainRow, err error) {
+func (l *lab) explain(c *explainCell, round, number int) (row explainRow, err error) {
 	spec := troubles.Bed
 	spec.Name = testbed.ProcessName(fmt.Sprintf("%s%s-%d-%d", bedNames, l.name, round, number))
 	tb, err := testbed.Up(l.ctx, spec, nil)
@@ -86,7 +136,9 @@ func (l *lab) explain(c *troubles.Case, round, number int) (row explainRow, err 
 		return row, err
 	}
 	defer func() { err = errors.Join(err, tb.Down()) }()
-	trial := troubles.Trial{Case: c, Bed: tb, Rank: round % spec.Hosts, Program: l.Mcast, Watched: watchedFor}
+	trial := troubles.Trial{
+		Case: c.Case, Cell: c.cell, Bed: tb, Rank: round % spec.Hosts, Program: l.Mcast, Watched: c.Watched(c.cell, watchedFor),
+	}
 	outcome, err := trial.Run(l.ctx)
 	if err != nil {
 		return row, err
@@ -94,5 +146,5 @@ func (l *lab) explain(c *troubles.Case, round, number int) (row explainRow, err 
 	if outcome.Right {
 		outcome.Job.Accounts = nil // what was misjudged is kept, to be learned from
 	}
-	return explainRow{l.settingOn(tb.Spec(), spec.Loss), c.Name, round, trial.Rank, outcome}, nil
+	return explainRow{l.settingOn(tb.Spec(), spec.Loss), c.Name, c.cell, round, trial.Rank, outcome}, nil
 }

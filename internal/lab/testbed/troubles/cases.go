@@ -1,6 +1,7 @@
 package troubles
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -25,19 +26,44 @@ type Case struct {
 
 	also   int // so many ranks after that one have the trouble, too
 	change func(p *Plan)
-	inject func(t *Trial) error // once all ranks train
+	inject func(t *Trial) error  // once all ranks train
+	within func(c Cell, p *Plan) // change, in a cell
+	steps  int                   // for so many of them it is looked at in a cell; 0: usualSteps
+	whole  bool                  // it is one of the cells of another case already
 }
 
 // Bed is the testbed of all cases: links that two cores fill without being full.
 var Bed = testbed.Spec{Hosts: 4, Rate: 200e6}
 
-// plan is the training. Layers take about as long to gather as half of what they take to compute.
-func (c *Case) plan() Plan {
+// InCells reports whether the case is one of those that are tried in cells.
+func (c *Case) InCells() bool { return !c.whole }
+
+// plan is the training, in a cell if there is one. Else layers take about as long to gather as half of what they take to compute.
+func (c *Case) plan(cell *Cell) Plan {
+	if cell != nil {
+		p := cell.plan()
+		p.Spin = c.Cause == quota
+		if c.within != nil {
+			c.within(*cell, &p)
+		}
+		return p
+	}
 	p := Plan{Layers: 6, Bytes: 64 << 10, Compute: 15 * time.Millisecond, Ahead: 1}
 	if c.change != nil {
 		c.change(&p)
 	}
 	return p
+}
+
+// usualSteps is for how many steps a job is looked at in a cell.
+const usualSteps = 4
+
+// Watched is for how long a job is looked at, at least so long.
+func (c *Case) Watched(cell *Cell, least time.Duration) time.Duration {
+	if cell == nil {
+		return least
+	}
+	return cell.watched(cmp.Or(c.steps, usualSteps), least)
 }
 
 // right compares what was said with what is to be.
@@ -53,29 +79,34 @@ func (c *Case) right(rank int, said []explain.Finding) bool {
 	return len(said) == 1 && said[0].Cause == c.Cause && slices.Equal(said[0].Ranks, whose)
 }
 
+const (
+	quota    = "cpu-quota"
+	smallest = 512 // bytes of a small message
+)
+
 // Cases are all there are.
 var Cases = []Case{
 	{Name: "healthy"},
-	{Name: "healthy, busy links", change: func(p *Plan) { p.Bytes *= 4 }},
+	{Name: "healthy, busy links", change: func(p *Plan) { p.Bytes *= 4 }, within: Cell.busy},
 	{Name: "healthy, through a switch", Switch: true},
-	{Name: "slow rank", Cause: "slow-rank", change: func(p *Plan) { p.Slow = 10 * time.Millisecond }},
-	{Name: "late data loader", Cause: "late-now-and-then", change: func(p *Plan) { p.Load = 700 * time.Millisecond }},
-	{Name: "slow link", Cause: "slow-link", inject: func(t *Trial) error { return t.Bed.SetRate(t.place(), 30e6) }},
-	{Name: "healthy, back to back", change: backToBack},
-	{Name: "slow link, back to back", Cause: "slow-link", change: backToBack, inject: func(t *Trial) error { return t.Bed.SetRate(t.place(), 60e6) }},
+	{Name: "slow rank", Cause: "slow-rank", change: func(p *Plan) { p.Slow = 10 * time.Millisecond }, within: Cell.slow},
+	{Name: "late data loader", Cause: "late-now-and-then", change: func(p *Plan) { p.Load = 700 * time.Millisecond }, within: Cell.late, steps: 3 * loadEvery},
+	{Name: "slow link", Cause: "slow-link", inject: func(t *Trial) error { return t.Bed.SetRate(t.place(), 30e6) }, steps: 2 * usualSteps},
+	{Name: "healthy, back to back", change: backToBack, whole: true},
+	{Name: "slow link, back to back", Cause: "slow-link", change: backToBack, whole: true, inject: func(t *Trial) error { return t.Bed.SetRate(t.place(), 60e6) }},
 	{Name: "lossy link", Cause: "lossy-link", inject: func(t *Trial) error { return t.Bed.SetLoss(t.place(), testbed.Loss{Share: 0.03}) }},
-	{Name: "small messages", Cause: "small-messages", Job: true, change: func(p *Plan) { p.Layers, p.Bytes, p.Compute = 100, 512, 100*time.Microsecond }},
+	{Name: "small messages", Cause: "small-messages", Job: true, change: func(p *Plan) { p.Layers, p.Bytes, p.Compute = 100, smallest, 100*time.Microsecond }, within: Cell.small},
 	{Name: "switch overloaded", Cause: "switch-overloaded", Job: true, Switch: true, inject: (*Trial).throttleSwitch},
 	{Name: "wrong interface", Cause: "wrong-interface", inject: (*Trial).addLink},
-	{Name: "CPU quota", Cause: "cpu-quota", change: func(p *Plan) { p.Spin = true }, inject: (*Trial).throttleRank},
+	{Name: "CPU quota", Cause: quota, change: func(p *Plan) { p.Spin = true }, inject: (*Trial).throttleRank},
 	{Name: "checkpoint traffic", Cause: "other-traffic", also: 1, inject: (*Trial).writeCheckpoints},
 }
 
 // backToBack is a training that computes nothing: links are full.
 func backToBack(p *Plan) { p.Bytes, p.Compute = 1<<20, 0 }
 
-// quota lets processes have a share of a CPU.
-func (t *Trial) quota(share float64, pids ...int) error {
+// throttle lets processes have a share of a CPU.
+func (t *Trial) throttle(share float64, pids ...int) error {
 	const period = 100_000 // us
 	folder := filepath.Join("/sys/fs/cgroup", "mcast-trouble-"+strconv.Itoa(os.Getpid()))
 	file, text := "cpu.max", fmt.Sprintf("%d %d", int(share*period), period)
@@ -114,7 +145,14 @@ func isDir(name string) bool {
 	return err == nil && info.IsDir()
 }
 
-func (t *Trial) throttleRank() error { return t.quota(0.3, t.run.Process(t.Rank)) }
+// throttleRank lets a rank have less CPU than it takes: to compute, or if it does little of that, to send and receive.
+func (t *Trial) throttleRank() error {
+	share := 0.3
+	if t.Cell != nil && t.Cell.Compute < t.Cell.gather() {
+		share = 0.1
+	}
+	return t.throttle(share, t.run.Process(t.Rank))
+}
 
 // throttleSwitch makes the machine that sums too small for what it is sent.
 func (t *Trial) throttleSwitch() error {
@@ -125,7 +163,7 @@ func (t *Trial) throttleSwitch() error {
 	for rank := range t.Bed.Hosts() {
 		pids = slices.DeleteFunc(pids, func(pid int) bool { return pid == t.run.Process(rank) })
 	}
-	return t.quota(0.02, pids...)
+	return t.throttle(0.02, pids...)
 }
 
 // addLink gives the host another link, which is faster than the one that the ranks use.

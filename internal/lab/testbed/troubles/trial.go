@@ -19,6 +19,7 @@ import (
 // Trial is one trouble on one testbed.
 type Trial struct {
 	Case    *Case
+	Cell    *Cell // nil: size and compute are the case's own
 	Bed     *testbed.Testbed
 	Rank    int           // whose trouble it is
 	Program string        // mcast
@@ -39,15 +40,16 @@ type Outcome struct {
 }
 
 const (
-	beginTime = 30 * time.Second // in which a job must have come to its steps
-	beginOps  = 30               // Allgathers that each rank has done by then
+	beginTime  = 30 * time.Second // in which a job must have come to its steps
+	beginOps   = 30               // Allgathers that each rank has done by then, or those of beginSteps
+	beginSteps = 3
 )
 
 // Run trains with the trouble and compares what is said of it. The testbed is of no use afterwards.
 func (t *Trial) Run(ctx context.Context) (o Outcome, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*beginTime+t.Watched)
 	defer cancel()
-	t.ctx, t.plan = ctx, t.Case.plan()
+	t.ctx, t.plan = ctx, t.Case.plan(t.Cell)
 	t.plan.Rank = t.Rank
 	folder, err := os.MkdirTemp("", "mcast-troubles-")
 	if err != nil {
@@ -122,9 +124,10 @@ func (t *Trial) start(pages, folder string) (err error) {
 
 // begun waits until all ranks train.
 func (t *Trial) begun(look func() ([]watch.Rank, []error)) error {
+	ops := uint64(min(beginOps, beginSteps*2*t.plan.Layers))
 	for end := time.Now().Add(beginTime); time.Now().Before(end); {
 		ranks, _ := look()
-		if len(ranks) == len(t.Bed.Hosts()) && !slices.ContainsFunc(ranks, func(r watch.Rank) bool { return r.Counters["gather_ops"] < beginOps }) {
+		if len(ranks) == len(t.Bed.Hosts()) && !slices.ContainsFunc(ranks, func(r watch.Rank) bool { return r.Counters["gather_ops"] < ops }) {
 			return nil
 		}
 		if err := t.sleep(100 * time.Millisecond); err != nil {

@@ -3,6 +3,7 @@ package troubles
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -30,4 +31,36 @@ func TestRight(t *testing.T) {
 	require.False(t, healthy.right(2, []explain.Finding{said("slow-rank", 2)}))
 	require.True(t, traffic.right(3, []explain.Finding{said("other-traffic", 0, 3)}))
 	require.True(t, small.right(3, []explain.Finding{said("small-messages")}))
+}
+
+// TestCells: in a cell a trouble costs as large a part of a step as in any other, and each case is one of a cell's once.
+func TestCells(t *testing.T) {
+	tried := 0
+	for i := range Cases {
+		c := &Cases[i]
+		if !c.InCells() {
+			continue
+		}
+		tried++
+		for _, bytes := range []int{64 << 10, 1 << 20, 4 << 20} {
+			for _, compute := range []time.Duration{0, 15 * time.Millisecond} {
+				cell := Cell{bytes, compute}
+				p := c.plan(&cell)
+				step := cell.step(p.Layers)
+				require.GreaterOrEqual(t, c.Watched(&cell, time.Second), 4*cell.step(cell.plan().Layers))
+				switch c.Cause {
+				case "small-messages":
+					require.LessOrEqual(t, p.Bytes, 16<<10)
+					continue
+				case "slow-rank":
+					require.Greater(t, p.Slow*time.Duration(2*p.Layers), step/4, cell)
+				case "late-now-and-then":
+					require.Greater(t, p.Load, step, cell)
+				}
+				require.Equal(t, bytes, p.Bytes)
+				require.Equal(t, compute, p.Compute)
+			}
+		}
+	}
+	require.Equal(t, 12, tried)
 }
