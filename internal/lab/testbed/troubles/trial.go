@@ -40,8 +40,8 @@ type Outcome struct {
 }
 
 const (
-	beginTime  = 30 * time.Second // in which a job must have come to its steps
-	beginOps   = 30               // Allgathers that each rank has done by then, or those of beginSteps
+	beginTime  = 2 * time.Minute // in which a job must have come to its steps
+	beginOps   = 30              // Allgathers that each rank has done by then, or those of beginSteps
 	beginSteps = 3
 )
 
