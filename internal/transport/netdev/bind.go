@@ -26,7 +26,11 @@ func Bind(ifi *net.Interface, from, to netip.Addr, answers bool) Bound {
 		return Bound{From: from}
 	}
 	route, err := RouteTo(to, from)
-	if err == nil && (route.Own || route.Index == ifi.Index) {
+	elsewhere := route.Index
+	if err == nil && elsewhere == ifi.Index {
+		elsewhere = otherHop(to, from, ifi)
+	}
+	if err == nil && (route.Own || elsewhere == 0) {
 		return Bound{From: from}
 	}
 	leads := LeadsTo(to, ifi)
@@ -34,7 +38,7 @@ func Bind(ifi *net.Interface, from, to netip.Addr, answers bool) Bound {
 		return Bound{From: from} // who connects hears why that fails
 	}
 	why := ""
-	switch other := nameOf(route.Index); {
+	switch other := nameOf(elsewhere); {
 	case !leads:
 		why = fmt.Sprintf("leave by %s, since no route leads there by %s", other, ifi.Name)
 	case !answers:

@@ -22,13 +22,47 @@ func RouteTo(to, from netip.Addr) (Route, error) {
 	return routeBy(to, &netlink.RouteGetOptions{SrcAddr: ipOf(from)})
 }
 
-// LeadsTo reports whether the routing tables have a route to an address by this very interface.
+// LeadsTo reports whether the routing tables have a route to an address by this very interface, or one of several next hops.
 func LeadsTo(to netip.Addr, ifi *net.Interface) bool {
-	r, err := routeBy(to, &netlink.RouteGetOptions{OifIndex: ifi.Index, FIBMatch: true})
-	return err == nil && r.Index == ifi.Index
+	r, err := lookUp(to, &netlink.RouteGetOptions{OifIndex: ifi.Index, FIBMatch: true})
+	return err == nil && slices.Contains(hops(r), ifi.Index)
+}
+
+// otherHop returns another interface than the given one by which packets to an address leave: the route's, or one of several
+// next hops, among which the kernel chooses for each connection; 0: there is none.
+func otherHop(to, from netip.Addr, ifi *net.Interface) int {
+	r, err := lookUp(to, &netlink.RouteGetOptions{SrcAddr: ipOf(from), FIBMatch: true})
+	if err != nil {
+		return 0
+	}
+	for _, index := range hops(r) {
+		if index != ifi.Index {
+			return index
+		}
+	}
+	return 0
+}
+
+// hops returns the interfaces of a route's next hops.
+func hops(r *netlink.Route) (all []int) {
+	if r.LinkIndex != 0 || len(r.MultiPath) == 0 {
+		return []int{r.LinkIndex}
+	}
+	for _, hop := range r.MultiPath {
+		all = append(all, hop.LinkIndex)
+	}
+	return all
 }
 
 func routeBy(to netip.Addr, o *netlink.RouteGetOptions) (Route, error) {
+	r, err := lookUp(to, o)
+	if err != nil {
+		return Route{}, err
+	}
+	return Route{Index: leaves(r), From: addrOf(r.Src), Own: r.Type == unix.RTN_LOCAL}, nil
+}
+
+func lookUp(to netip.Addr, o *netlink.RouteGetOptions) (*netlink.Route, error) {
 	if ifi, err := net.InterfaceByName(to.Zone()); err == nil && o.OifIndex == 0 {
 		o.OifIndex = ifi.Index
 	}
@@ -37,19 +71,13 @@ func routeBy(to netip.Addr, o *netlink.RouteGetOptions) (Route, error) {
 		err = unix.EHOSTUNREACH
 	}
 	if err != nil {
-		return Route{}, fmt.Errorf("no route to %v: %w", to, err)
+		return nil, fmt.Errorf("no route to %v: %w", to, err)
 	}
-	r := Route{Index: leaves(&found[0]), From: addrOf(found[0].Src), Own: found[0].Type == unix.RTN_LOCAL}
-	return r, nil
+	return &found[0], nil
 }
 
 // leaves returns the index of the interface by which a route leaves: the first, where there are several.
-func leaves(r *netlink.Route) int {
-	if r.LinkIndex == 0 && len(r.MultiPath) > 0 {
-		return r.MultiPath[0].LinkIndex
-	}
-	return r.LinkIndex
-}
+func leaves(r *netlink.Route) int { return hops(r)[0] }
 
 // defaultRoutes returns the default routes of a version that there are, one of each, IPv4's first. Where routing to
 // the host is done, their source addresses are on lo.

@@ -80,6 +80,22 @@ func TestBind(t *testing.T) {
 		b := Bind(vb, netip.MustParseAddr("10.1.0.2"), netip.MustParseAddr("10.2.0.9"), true)
 		require.Equal(t, "leave by va, since no route leads there by vb", b.Elsewhere)
 	})
+	n.IP(t, "route add 10.3.0.0/24 nexthop via 10.1.0.8 dev va nexthop via 10.1.0.9 dev vb")
+	n.Do(func() {
+		for i, name := range []string{"va", "vb"} {
+			ifi, err := net.InterfaceByName(name)
+			require.NoError(t, err)
+			from := netip.AddrFrom4([4]byte{10, 1, 0, byte(i + 1)})
+			for last := range byte(8) { // the kernel chooses by address
+				to := netip.AddrFrom4([4]byte{10, 3, 0, last + 1})
+				require.True(t, LeadsTo(to, ifi), "%v by %s", to, name)
+				require.Equal(t, Bound{From: from, Device: name}, Bind(ifi, from, to, true), "%v by %s", to, name)
+				b := Bind(ifi, from, to, false)
+				require.NotContains(t, b.Elsewhere, "leave by "+name)
+				require.Contains(t, b.Elsewhere, "leave by v")
+			}
+		}
+	})
 	n.IP(t, "route add 10.1.0.0/24 dev vb table 9")
 	n.IP(t, "rule add from 10.1.0.2 lookup 9")
 	n.Do(func() {
