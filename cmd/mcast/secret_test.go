@@ -49,13 +49,13 @@ func TestMetricsWithSecret(t *testing.T) {
 	wrong.InsecureSkipVerify = true
 	for _, path := range []string{"/metrics", "/ranks", "/", httpd.HealthPath} {
 		status, _ := get(t, member, metrics+path)
-		want := http.StatusNotFound
-		if path == "/metrics" || path == "/ranks" {
-			want = http.StatusOK
+		want := http.StatusOK
+		if path == httpd.HealthPath { // there is none
+			want = http.StatusNotFound
 		}
 		require.Equal(t, want, status, path)
 		want = http.StatusUnauthorized
-		if path == httpd.HealthPath { // there is none
+		if path == httpd.HealthPath {
 			want = http.StatusNotFound
 		}
 		for name, stranger := range map[string]struct {
