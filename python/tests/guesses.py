@@ -7,6 +7,7 @@ import threading
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch.distributed.fsdp import register_fsdp_forward_method
 
 from .situations import BLOCKS, batch, change, change_unseen, gradients, local, trained
@@ -166,6 +167,42 @@ def method_leaves_out(net: Any) -> Result:
         seen = [net.encode(batch(), order=(0, 2))]
         change(net)
         return [*seen, net.encode(batch()), *trained(net)]
+
+
+def method_leaves_out_unseen(net: Any) -> Result:
+    register_fsdp_forward_method(net, "encode")
+    with torch.no_grad():
+        net.encode(batch(), order=(0, 2))
+        change_unseen(net)
+        return [net.encode(batch())]
+
+
+def called_more_often_on_a_rank(net: Any) -> Result:
+    """The root stays as it was gathered, so that plain FSDP2 has nothing to gather in the loop."""
+    with torch.no_grad():
+        net(batch())
+        seen = [net(batch(), order=()) for _ in range(1 + dist.get_rank())]
+    return [seen[0], *trained(net)]
+
+
+def a_rank_raises_alone(net: Any) -> Result:
+    """The others' forward has ended, and that rank's is running to FSDP2. The parts go on by themselves."""
+    with contextlib.suppress(ValueError):
+        net(batch(), fail=ValueError() if dist.get_rank() == 0 else None)
+    change(net)
+    with torch.no_grad():
+        x = net.blocks[0](batch())
+        return [net.blocks[2](net.blocks[1](x))]
+
+
+def interrupted_and_reset(net: Any) -> Result:
+    with contextlib.suppress(KeyboardInterrupt):
+        net(batch(), order=(0,), fail=KeyboardInterrupt())
+    net.reset_iter_state()
+    with torch.no_grad():
+        net(batch(), order=(0, 2))
+    change_unseen(net)
+    return trained(net)
 
 
 def method_before_the_whole(net: Any) -> Result:
@@ -373,6 +410,10 @@ SITUATIONS = [
     part_after_the_whole,
     changed_by_a_hook,
     method_leaves_out,
+    method_leaves_out_unseen,
+    called_more_often_on_a_rank,
+    a_rank_raises_alone,
+    interrupted_and_reset,
     method_before_the_whole,
     generated,
     pipeline,

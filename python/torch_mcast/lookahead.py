@@ -13,6 +13,7 @@ gathers nothing more.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Any
 
 import torch
@@ -35,13 +36,17 @@ class Lookahead:
         self._hooks: list[Any] = []
         self._states: set[Any] = set()  # of all modules of the model that are sharded
         self._running: Any = None  # the outermost of them whose forward runs
-        self._raised: Any = None  # the state of a root whose forward raised: FSDP takes it to be running
+        self._raised: set[Any] = set()  # states of roots whose forward raised: FSDP takes them to be running
         self._ends_with_backward = False
         begin, end = torch.compiler.disable(self._begin), torch.compiler.disable(self._end)
         for module in model.modules():
             if not isinstance(module, FSDPModule):
                 continue
-            self._states.add(module._get_fsdp_state())
+            state = module._get_fsdp_state()
+            self._states.add(state)
+            instead(
+                state, "_root_pre_forward", torch.compiler.disable(partial(self._root_pre_forward, state))
+            )
             hooked: Any = module
             self._hooks.append(hooked.register_forward_pre_hook(begin, prepend=True))  # before FSDP's own
             self._hooks.append(hooked.register_forward_hook(end, always_call=True))  # after FSDP's own
@@ -56,6 +61,8 @@ class Lookahead:
         self.drop()
         for hook in self._hooks:
             hook.remove()
+        for state in self._states:
+            instead(state, "_root_pre_forward", None)
         for guess in self._guesses.values():
             guess.leave()
 
@@ -86,8 +93,7 @@ class Lookahead:
             return  # what is computed again belongs to the backward
         state = module._get_fsdp_state()
         if self._outermost(state):
-            if state._state_ctx.iter_forward_root is not self._raised or state is self._raised:
-                self._raised = None
+            self._raised = {s for s in self._raised - {state} if s._state_ctx.iter_forward_root is s}
             self._ends_with_backward = False  # a backward that raised did not end
             self._running = state
             self.drop()
@@ -100,16 +106,26 @@ class Lookahead:
             self._running = None
         if self._outermost(state):
             if state._state_ctx.iter_forward_root is state:
-                self._raised = state  # or FSDP's own hook would have run, which says that none is running
+                self._raised.add(state)  # or FSDP's own hook would have run, which says that none is running
             self.drop()
 
     def _outermost(self, state: Any) -> bool:
         """Say whether no forward of another module of the model is around that of this one."""
         root = state._state_ctx.iter_forward_root
-        if root is None or root is state or root is self._raised:
+        if root is None or root is state:
             return True
-        # The model may be a part of a larger one, whose forward runs, or has raised.
-        return self._running in (None, state) and root not in self._states
+        # Torch calls no hook after a KeyboardInterrupt; FSDP's reset says then that nothing is running.
+        running = self._running
+        if running not in (None, state) and running._training_state.name == "FORWARD":
+            return False
+        # Nothing of the model is running. A larger one around it may be, or has raised.
+        return root in self._raised or root not in self._states
+
+    def _root_pre_forward(self, state: Any, *args: Any) -> Any:
+        """Drop what is left over where FSDP begins a forward without hooks: a method that it was told of."""
+        if state._state_ctx.iter_forward_root is None and not in_backward():
+            self.drop()
+        return type(state)._root_pre_forward(state, *args)
 
     def _chain(self, root: Any, ahead: int) -> None:
         """Let the state of a root and each below it gather for the next ones."""
@@ -164,7 +180,9 @@ class _Guess:
 
     def _pre_forward(self, *args: Any) -> Any:
         """Let FSDP2 begin the group's forward, then gather for modules that come after it."""
-        begins = self._group._training_state.name != "FORWARD"  # not the second of modules that share it
+        # Not the second of modules that share it. A module that needs no gather makes none for others
+        # either: it may run more often on one rank than on another.
+        begins = self._group._training_state.name != "FORWARD" and not self._group.is_unsharded
         result = type(self._group).pre_forward(self._group, *args)
         if begins and not self._after_its_backward() and not self._state._states_to_forward_prefetch:
             for guess in self.ahead:

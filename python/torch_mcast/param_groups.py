@@ -36,12 +36,12 @@ def in_backward() -> bool:
     return bool(torch._C._current_graph_task_id() >= 0)
 
 
-def instead(group: Any, method: str, function: Callable[..., None] | None) -> None:
-    """Have FSDP call a function for a method of this group; None: the method again."""
+def instead(of: Any, method: str, function: Callable[..., Any] | None) -> None:
+    """Have FSDP call a function for a method of this group, or state; None: the method again."""
     if function is None:
-        vars(group).pop(method, None)
+        vars(of).pop(method, None)
     else:
-        setattr(group, method, function)
+        setattr(of, method, function)
 
 
 def drop(group: Any) -> None:
