@@ -201,10 +201,10 @@ func (c *benchCommand) check(lookup func(string) (string, bool)) (*bench, error)
 		return nil, config.Mistakef("--ranks=%d is not allowed: want 1 to %d", b.ranks, maxBenchRank)
 	}
 	if c.Root != nil {
+		if b.collective != "broadcast" {
+			return nil, config.Mistakef("--root means nothing to %s: want broadcast", b.collective)
+		}
 		b.root = *c.Root
-	}
-	if c.Root != nil && b.collective != "broadcast" {
-		return nil, config.Mistakef("--root means nothing to %s: want broadcast", b.collective)
 	}
 	if b.root < 0 || b.root >= b.ranks {
 		return nil, config.Mistakef("--root=%d is not allowed: want 0 to %d", b.root, b.ranks-1)

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 from typing import Any
 
 import pytest
 import torch
 import torch._dynamo.testing
 
-from .situations import WIDTH, batch, build, change_unseen, differ, gradients, trained
+from .guesses import Result, evaluation_leaves_out, raised_and_reset
+from .situations import WIDTH, batch, build, differ, gradients, trained
 from .world import World
-
-Result = list[torch.Tensor]
 
 
 def steps(net: Any) -> Result:
@@ -26,21 +24,6 @@ def steps(net: Any) -> Result:
     return seen
 
 
-def left_out(net: Any) -> Result:
-    with torch.no_grad():
-        net(batch(), order=(0, 2))
-    change_unseen(net)
-    return trained(net)
-
-
-def raised(net: Any) -> Result:
-    with contextlib.suppress(ValueError):
-        net(batch(), order=(0, 1), fail=ValueError())
-    net.reset_iter_state()
-    change_unseen(net)
-    return trained(net)
-
-
 def read_in_hooks(net: Any) -> Result:
     seen: Result = []
     for block in net.blocks:
@@ -49,7 +32,7 @@ def read_in_hooks(net: Any) -> Result:
     return [*seen, *gradients(net)]
 
 
-SITUATIONS = [steps, left_out, raised, read_in_hooks]
+SITUATIONS = [steps, evaluation_leaves_out, raised_and_reset, read_in_hooks]
 
 
 def compiled(program: Any, backend: str, whole: bool) -> Any:
