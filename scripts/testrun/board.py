@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 QUIET_S = 20.0  # after so long without a line, what runs is said
 SLOW_S = 5.0  # a unit that took so long has a line of its own
+TAIL = 12  # lines of a failure that are said again at the end, where a long output may have been cut
 
 
 @dataclass
@@ -22,7 +23,7 @@ class Progress:
     done: int = 0
     running: dict[str, float] = field(default_factory=dict)
     passed: int = 0
-    failed: list[str] = field(default_factory=list)
+    failed: dict[str, str] = field(default_factory=dict)  # with the end of what each said
     skipped: Counter[str] = field(default_factory=Counter)
 
 
@@ -72,7 +73,7 @@ class Board:
             elif outcome == "skipped":
                 progress.skipped[reason or "no reason given"] += 1
             else:
-                progress.failed.append(name)
+                progress.failed[name] = reason
                 self._say(f"{step} FAILED {name}\n{reason.rstrip()}")
 
     def done(self, step: str, name: str, note: str = "") -> None:
@@ -91,7 +92,7 @@ class Board:
         with self._lock:
             progress = self._steps[step]
             if not (progress.passed or progress.failed or progress.skipped):
-                progress.failed.append("no test of it was run")
+                progress.failed["no test of it was run"] = ""
             progress.ended = time.monotonic()
             progress.running.clear()
             self._say(f"{step} ends after {progress.ended - progress.began:.0f} s: {_counts(progress)}")
@@ -101,19 +102,21 @@ class Board:
         with self._lock:
             print()
             skipped: Counter[str] = Counter()
-            failed: list[str] = []
+            failed: dict[str, str] = {}
             passed = 0
             for name, progress in self._steps.items():
                 if not progress.ended:
-                    progress.failed.append("did not run to its end")
+                    progress.failed["did not run to its end"] = ""
                 print(f"{name:14} {progress.ended - progress.began:6.0f} s  {_counts(progress)}")
                 skipped += progress.skipped
-                failed += [f"{name}: {test}" for test in progress.failed]
+                failed |= {f"{name}: {test}": said for test, said in progress.failed.items()}
                 passed += progress.passed
             for reason, count in skipped.most_common():
                 print(f"skipped {count:4}: {reason}")
-            for test in failed:
+            for test, said in failed.items():
                 print(f"failed: {test}")
+                for line in said.rstrip().splitlines()[-TAIL:]:
+                    print(f"    {line}")
             print(f"after {took / 60:.1f} minutes")
             print(f"{passed} passed, {len(failed)} failed, {skipped.total()} skipped", flush=True)
             return 1 if failed or not passed else 0
