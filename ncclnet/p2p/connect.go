@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+	"syscall"
 	"time"
 	"unsafe"
 
@@ -34,7 +35,8 @@ type attempt struct {
 	place  place
 	id     uint64
 	done   chan struct{}
-	result result // once done
+	result result   // once done
+	first  net.Conn // of the comm: tells that the peer has gone while nobody asks
 }
 
 // Connect makes a connection to the listener whose handle this is. It does not
@@ -71,6 +73,9 @@ func Connect(handle []byte, o Options) (unsafe.Pointer, error) {
 		a.result = result{comm, err}
 		close(a.done)
 		owntime.AfterFunc(a.opts.patience(), a.abandon)
+		if a.first != nil {
+			a.mind()
+		}
 	}()
 	return nil, nil
 }
@@ -83,10 +88,53 @@ func (a *attempt) abandon() {
 		return
 	}
 	delete(attempts.by, a.id)
+	a.drop()
+	a.opts.note("p2p: to %v: closed, nobody asked for it for %v", a.place.addr, a.opts.patience())
+}
+
+// drop closes a comm that nobody has asked for. attempts is locked.
+func (a *attempt) drop() {
 	if a.result.comm != nil {
 		Wrap(a.result.comm).Close()
+		a.result.comm = nil
 	}
-	a.opts.note("p2p: to %v: closed, nobody asked for it for %v", a.place.addr, a.opts.patience())
+	if a.first != nil {
+		_ = a.first.Close()
+	}
+}
+
+// errGone is of a connection that had come about.
+var errGone = errors.New("the peer has closed the connection: its communicator was aborted or has failed")
+
+// mind waits until somebody asks for the connection, or its peer closes it. NCCL does not ask again for those of a
+// communicator that is aborted, on any rank: the sockets go with the first end that closes.
+func (a *attempt) mind() {
+	if !closes(a.first) {
+		return
+	}
+	attempts.Lock()
+	defer attempts.Unlock()
+	if attempts.by[a.id] != a {
+		return
+	}
+	a.drop()
+	a.result.err = fmt.Errorf("p2p: connect to %v%s: %w", a.place.addr, a.by(), errGone)
+	a.opts.note("p2p: to %v: closed, as the peer has done before anybody asked for it", a.place.addr)
+}
+
+// closes waits until the peer has closed a connection; false: there is something to read, or this end has closed it. It takes
+// nothing of what has come.
+func closes(c net.Conn) (gone bool) {
+	raw, err := c.(syscall.Conn).SyscallConn()
+	if err != nil {
+		return false
+	}
+	_ = raw.Read(func(fd uintptr) bool {
+		n, _, err := unix.Recvfrom(int(fd), make([]byte, 1), unix.MSG_PEEK|unix.MSG_DONTWAIT)
+		gone = err == nil && n == 0 || errors.Is(err, unix.ECONNRESET)
+		return !errors.Is(err, unix.EAGAIN)
+	})
+	return gone
 }
 
 // by says by which interface this end connects, and what is wrong with that if it can be seen.
@@ -113,6 +161,9 @@ func poll(id uint64, state []byte) (unsafe.Pointer, error) {
 	case <-a.done:
 		delete(attempts.by, id)
 		clear(state)
+		if a.first != nil {
+			_ = a.first.Close() // mind ends
+		}
 		return a.result.comm, a.result.err
 	default:
 		return nil, nil
@@ -143,7 +194,9 @@ func (a *attempt) run() (unsafe.Pointer, error) {
 	var lanes []*identity.Greeting
 	defer func() {
 		for _, c := range below(lanes) {
-			_ = c.Close()
+			if c != a.first {
+				_ = c.Close()
+			}
 		}
 	}()
 	dial := func(g greeting) error {
@@ -191,7 +244,11 @@ func (a *attempt) run() (unsafe.Pointer, error) {
 		}
 	}
 	a.opts.note("p2p: to %v over %v, lanes %d%s", a.place.addr, ans.fabric, ans.lanes, spell(sealed))
-	return open(&a.opts, true, below(lanes), ring, pairs, sealed)
+	comm, err := open(&a.opts, true, below(lanes), ring, pairs, sealed)
+	if err == nil {
+		a.first = below(lanes)[0]
+	}
+	return comm, err
 }
 
 // dial opens one lane and greets on it.

@@ -200,9 +200,13 @@ func (l *Listener) adopt(c net.Conn, proven func() bool) (ctx context.Context, d
 	}, true
 }
 
-// expire has what waits on a connection end with ctx.
+// expire has what waits on a connection end with the time of ctx.
 func expire(ctx context.Context, c net.Conn) {
-	context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })
+	context.AfterFunc(ctx, func() {
+		if errors.Is(context.Cause(ctx), errSlow) {
+			_ = c.SetDeadline(time.Unix(1, 0))
+		}
+	})
 }
 
 func (l *Listener) drop(c net.Conn) {

@@ -1,6 +1,8 @@
 package p2p
 
 import (
+	"encoding/binary"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -23,6 +25,59 @@ func TestAskedForLate(t *testing.T) {
 	if _, err := until(t, ask); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// TestAborted: of a communicator that is aborted nobody asks for connections any more. Where the peer has closed its end, this
+// one is closed as well, long before its patience ends, and whoever asks all the same hears why.
+func TestAborted(t *testing.T) {
+	for _, fabric := range []string{"tcp", "shm"} {
+		for name, taken := range map[string]bool{"the peer had accepted": true, "the peer closes its listener": false} {
+			t.Run(fabric+"/"+name, func(t *testing.T) {
+				l, h := listen(t, Options{Fabric: fabric})
+				ask := connect(h, Options{Fabric: fabric, Timeout: systest.Limit})
+				if c, err := ask(); c.c != nil || err != nil {
+					t.Fatal("a connection at once", err)
+				}
+				a := attemptOf(t, h)
+				<-a.done
+				if taken {
+					var recv Comm
+					systest.Eventually(t, func() bool {
+						c, err := accept(l)()
+						if err != nil {
+							t.Fatal(err)
+						}
+						recv = c
+						return c.c != nil
+					})
+					recv.Close()
+				}
+				if err := l.Close(); err != nil {
+					t.Fatal(err)
+				}
+				systest.Eventually(t, func() bool {
+					attempts.Lock()
+					defer attempts.Unlock()
+					return a.result.comm == nil
+				})
+				if _, err := ask(); !errors.Is(err, errGone) {
+					t.Fatalf("%v; want %v", err, errGone)
+				}
+			})
+		}
+	}
+}
+
+// attemptOf returns the one that a handle leads to.
+func attemptOf(t *testing.T, h []byte) *attempt {
+	t.Helper()
+	attempts.Lock()
+	defer attempts.Unlock()
+	a := attempts.by[binary.LittleEndian.Uint64(h[atState:])]
+	if a == nil {
+		t.Fatal("there is no attempt")
+	}
+	return a
 }
 
 // TestErrorsNameTheInterface: a port where nobody listens, at an address that this host has, of a handle of another host.
