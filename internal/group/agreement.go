@@ -28,6 +28,7 @@ type agreement struct {
 	ways       []way            // by which ranks may come to each other, the best first
 	addrs      []netip.AddrPort // of all ranks, by that one
 	ports      []uint16         // of their listeners
+	redrawn    int              // ports of the multicast group that another program had
 	ring       []int            // of the column, see ringOf
 	asked      []bool           // who names an interface
 	rails      [][][]netip.Addr // of each rank, of each further interface: its addresses
@@ -253,13 +254,19 @@ func (a *agreement) group() (netip.Addr, uint16) {
 	}
 	if port == 0 {
 		// Below the range from which Linux takes ephemeral ports.
-		port = firstPort + uint16(a.job>>32%ports)
+		port = firstPort + uint16((a.job>>32+uint64(a.redrawn*portStep))%ports)
 	}
 	return addr, port
 }
 
 // Ports that groups draw from.
 const firstPort, ports = 10000, 20000
+
+// portStep is from a port that is taken to the next that is drawn: beyond those of a job's columns.
+const portStep = 4999
+
+// mostRedrawn bounds how many ports are drawn anew.
+const mostRedrawn = 8
 
 // columnPort returns the port of this rank's column: columns share the groups' addresses, so that
 // hosts join each once.

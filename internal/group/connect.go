@@ -87,11 +87,9 @@ func (l *lobby) connectEach(
 	try := func(connect func() (int, net.Conn, error)) error {
 		peer, c, err := connect()
 		if err == nil {
-			if err = l.network.Persist(c); err == nil {
-				connected(peer, c)
-				return nil
-			}
-			_ = c.Close()
+			l.network.Persist(c)
+			connected(peer, c)
+			return nil
 		}
 		once.Do(func() { first = err })
 		failed(err)
@@ -166,13 +164,9 @@ func (l *lobby) dial(ctx context.Context, a *agreement, purpose wire.Purpose, pe
 		case err == nil:
 			// A peer may take its time to answer, but its kernel acknowledges at once.
 			var greeted net.Conn
-			if err = l.network.Acknowledged(c, d.Timeout); err == nil {
-				greeted, err = greet(ctx, l.identity, c, a, purpose, peer)
-			}
-			if err == nil {
-				err = l.network.Acknowledged(c, 0)
-			}
-			if err == nil {
+			l.network.Acknowledged(c, d.Timeout)
+			if greeted, err = greet(ctx, l.identity, c, a, purpose, peer); err == nil {
+				l.network.Acknowledged(c, 0)
 				return greeted, nil
 			}
 			_ = c.Close()

@@ -47,12 +47,12 @@ type Network interface {
 	// Listen and Dial are net's.
 	Listen(ctx context.Context, network, address string) (net.Listener, error)
 	Dial(ctx context.Context, network, address string, o Dialing) (net.Conn, error)
-	// Acknowledged ends a connection on which nothing is acknowledged for so long, or, with 0, when
-	// TCP likes.
-	Acknowledged(c net.Conn, within time.Duration) error
+	// Acknowledged ends a connection on which nothing is acknowledged for so long, or, with 0 and where a
+	// sandbox refuses it, when TCP likes.
+	Acknowledged(c net.Conn, within time.Duration)
 	// Persist keeps a connection that is in use alive as long as the peer may live, see
 	// sys.Persist.
-	Persist(c net.Conn) error
+	Persist(c net.Conn)
 	// RoundTrip returns the shortest round trip on a connection so far; 0: unknown.
 	RoundTrip(c net.Conn) time.Duration
 	// Link returns the sending link of an interface. It works; an error says why this process shares it
@@ -203,38 +203,25 @@ func (kernel) Listen(ctx context.Context, network, address string) (net.Listener
 
 // Dial implements Network.
 func (kernel) Dial(ctx context.Context, network, address string, o Dialing) (net.Conn, error) {
-	d := net.Dialer{Timeout: o.Timeout, Control: func(_, _ string, c syscall.RawConn) (err error) {
-		e := c.Control(func(fd uintptr) {
+	d := net.Dialer{Timeout: o.Timeout, Control: func(_, _ string, c syscall.RawConn) error {
+		return c.Control(func(fd uintptr) {
 			sys.Private(int(fd))
-			if o.Segment > 0 {
-				err = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_MAXSEG, o.Segment)
+			if o.Segment > 0 { // where it is refused, TCP finds the path's size by itself, or the kernel's own MTU serves
+				_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_MAXSEG, o.Segment)
 			}
 		})
-		if e != nil {
-			return e
-		}
-		return err
 	}}
 	o.Bound.To(&d)
 	return d.DialContext(ctx, network, address)
 }
 
 // Acknowledged implements Network.
-func (kernel) Acknowledged(c net.Conn, within time.Duration) error {
-	raw, err := c.(syscall.Conn).SyscallConn()
-	if err != nil {
-		return err
-	}
-	if e := raw.Control(func(fd uintptr) {
-		err = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(within.Milliseconds()))
-	}); e != nil {
-		err = e
-	}
-	return err
+func (kernel) Acknowledged(c net.Conn, within time.Duration) {
+	sys.Wish(c.(syscall.Conn), unix.TCP_USER_TIMEOUT, int(within.Milliseconds()))
 }
 
 // Persist implements Network.
-func (kernel) Persist(c net.Conn) error { return sys.Persist(c.(syscall.Conn)) }
+func (kernel) Persist(c net.Conn) { sys.Persist(c.(syscall.Conn)) }
 
 // Cores implements Network: as many as the scheduler runs goroutines on, which goes by affinity and quota.
 func (kernel) Cores() int { return runtime.GOMAXPROCS(0) }

@@ -3,6 +3,7 @@ package group
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"net"
 
@@ -46,17 +47,26 @@ type streamer interface {
 
 // openDatagrams finds out what the paths carry, joins the multicast group and connects the control edges.
 func openDatagrams(ctx context.Context, m *mesh.Mesh, l *lobby, a *agreement, by datagrams) (*transports, error) {
-	o, prober, err := prepare(ctx, l, a, by)
-	if prober != nil {
-		// Only once the group has been joined again: where its last member leaves, a switch forgets it.
-		defer prober.Close()
+	for {
+		o, prober, err := prepare(ctx, l, a, by)
+		if prober != nil {
+			// Only once the group has been joined again: where its last member leaves, a switch forgets it.
+			defer prober.Close()
+		}
+		paths, err := probePaths(ctx, m, a, prober, packetFor(&o), err)
+		if errors.Is(err, errRedraw) {
+			a.redrawn++
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		return openProbed(ctx, l, a, by, &o, paths)
 	}
-	paths, err := probePaths(ctx, m, a, prober, packetFor(&o), err)
-	if err != nil {
-		return nil, err
-	}
-	return openProbed(ctx, l, a, by, &o, paths)
 }
+
+// errRedraw says on all ranks alike that another program has the port that was drawn for the multicast group.
+var errRedraw = errors.New("another program has the port of the multicast group")
 
 // prepare returns this rank's options and what probes by them, without an error.
 func prepare(ctx context.Context, l *lobby, a *agreement, by datagrams) (udp.Options, Prober, error) {

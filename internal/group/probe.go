@@ -40,6 +40,7 @@ const mostRounds = 16
 type probeRecord struct {
 	Fatal     string   `json:"x,omitempty"` // why it cannot take part
 	Silent    bool     `json:"q,omitempty"` // a path that brought packets, not all sizes, brought none in this round
+	Taken     bool     `json:"t,omitempty"` // the reason is that another program has the group's port here
 	Packet    int      `json:"s,omitempty"` // bytes of the largest packet that it wants to send
 	Port      uint16   `json:"p,omitempty"` // where it takes unicast probes
 	Multicast [][2]int `json:"m,omitempty"` // rank and the largest packet heard from it, where that is less than wanted
@@ -141,11 +142,18 @@ func (b *pathProbe) meet(ctx context.Context, a *agreement, packet int, err erro
 		mine.Port, err = b.Port()
 	}
 	if err != nil {
-		mine.Fatal = err.Error()
+		var taken *udp.PortTakenError
+		mine.Fatal, mine.Taken = err.Error(), errors.As(err, &taken)
 	}
 	all, e := b.exchange(ctx, &mine)
-	if err != nil || e != nil {
+	if e != nil {
 		return errors.Join(err, e)
+	}
+	if a.redraws(all) {
+		return errRedraw
+	}
+	if err != nil {
+		return err
 	}
 	b.full = packet
 	for r := range all {
@@ -158,6 +166,19 @@ func (b *pathProbe) meet(ctx context.Context, a *agreement, packet int, err erro
 		b.to[r] = netip.AddrPortFrom(a.addrs[r].Addr(), all[r].Port)
 	}
 	return nil
+}
+
+// redraws reports whether another port of the multicast group is drawn: only that is in the way at any rank, and nobody has asked
+// for this one.
+func (a *agreement) redraws(all []probeRecord) bool {
+	taken := false
+	for r := range all {
+		if all[r].Fatal != "" && !all[r].Taken {
+			return false
+		}
+		taken = taken || all[r].Taken
+	}
+	return taken && a.settings.Port == 0 && a.redrawn < mostRedrawn
 }
 
 // misses says that a rank has not heard all of another one.

@@ -269,15 +269,14 @@ func (h *Host) Dial(ctx context.Context, _, address string, o group.Dialing) (ne
 }
 
 // Acknowledged implements group.Network.
-func (h *Host) Acknowledged(c net.Conn, within time.Duration) error {
+func (h *Host) Acknowledged(c net.Conn, within time.Duration) {
 	h.world.mu.Lock()
 	defer h.world.mu.Unlock()
 	endOf(c).limit = within
-	return nil
 }
 
 // Persist implements group.Network.
-func (h *Host) Persist(c net.Conn) error { return h.Acknowledged(c, 24*time.Hour) }
+func (h *Host) Persist(c net.Conn) { h.Acknowledged(c, 24*time.Hour) }
 
 // Cores implements group.Network: a core for each rank, since computing takes no virtual time.
 func (h *Host) Cores() int { return math.MaxInt }

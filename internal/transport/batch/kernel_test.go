@@ -90,7 +90,7 @@ func TestProbe(t *testing.T) {
 
 // TestProbeWithoutIPv4 where only sockets of IPv6 are allowed.
 func TestProbeWithoutIPv4(t *testing.T) {
-	denied := []systest.Denial{{Call: unix.SYS_SOCKET, First: unix.AF_INET, Errno: unix.EAFNOSUPPORT}}
+	denied := []systest.Denial{{Call: unix.SYS_SOCKET, With: []systest.Argument{{Number: 0, Value: unix.AF_INET}}, Errno: unix.EAFNOSUPPORT}}
 	systest.InSandboxWith(t, denied, func() {
 		_, err := Open(unix.AF_INET)
 		assert.ErrorIs(t, err, unix.EAFNOSUPPORT)

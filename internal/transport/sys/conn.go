@@ -1,7 +1,6 @@
 package sys
 
 import (
-	"errors"
 	"fmt"
 	"net"
 	"syscall"
@@ -27,24 +26,23 @@ const (
 // net.ipv4.tcp_retries2 such waits, which then would be 14 s; so it is given another limit. As that
 // one also ends connections whose peer has no room, which a rank has a right to whose program is
 // late, it is far away: who is dead is for others to say. Linux before 6.15 has no such bound, and
-// is left as it is.
-func Persist(conn syscall.Conn) error {
+// is left as it is, as is one that a sandbox keeps from it.
+func Persist(conn syscall.Conn) {
+	if Wish(conn, tcpRTOMax, mostRTOMilli) {
+		Wish(conn, unix.TCP_USER_TIMEOUT, giveUpMilli)
+	}
+}
+
+// Wish sets an option of a TCP connection without which it serves as well, and reports whether the kernel took it.
+func Wish(conn syscall.Conn, option, value int) (taken bool) {
 	raw, err := conn.SyscallConn()
 	if err != nil {
-		return fmt.Errorf("bound TCP's waits: %w", err)
+		return false // it is closed, which its next use says
 	}
-	if e := raw.Control(func(fd uintptr) {
-		err = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, tcpRTOMax, mostRTOMilli)
-		if err == nil {
-			err = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, giveUpMilli)
-		}
-	}); e != nil {
-		err = e
-	}
-	if err != nil && !errors.Is(err, unix.ENOPROTOOPT) {
-		return fmt.Errorf("bound TCP's waits: %w", err)
-	}
-	return nil
+	_ = raw.Control(func(fd uintptr) {
+		taken = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, option, value) == nil
+	})
+	return taken
 }
 
 // Taken stands for a TCP connection whose descriptor Take has moved. All that is left to do with it
@@ -97,11 +95,7 @@ func duplicate(conn *net.TCPConn) (int, error) {
 		_ = unix.Close(fd)
 		return -1, fmt.Errorf("make connection to %v non-blocking: %w", conn.RemoteAddr(), err)
 	}
-	if err := unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1); err != nil {
-		_ = unix.Close(fd)
-		return -1, fmt.Errorf("set TCP_NODELAY on connection to %v: %w", conn.RemoteAddr(), err)
-	}
-	// An older kernel refuses.
+	// Go has set TCP_NODELAY. An older kernel refuses this one.
 	_ = unix.SetsockoptInt(fd, unix.IPPROTO_TCP, tcpRTOMin, leastRTOMicro)
 	Private(fd)
 	return fd, nil

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"time"
 
+	"golang.org/x/net/bpf"
 	"golang.org/x/sys/unix"
 
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
@@ -71,22 +72,23 @@ func OpenProber(o Options) (_ *Prober, err error) { // once a join
 	if err := p.bind(); err != nil {
 		return nil, fmt.Errorf("bind UDP socket: %w", err)
 	}
-	// What the kernel believes to know of a path is what is to be found out; as openSender has it.
-	if err := batch.Set(p.unicast, p.o.Family().Probing); err != nil {
-		return nil, err
-	}
+	// What the kernel believes to know of a path is what is to be found out; as openSender has it. Where it is refused, a
+	// size counts that the kernel lets pass.
+	_ = batch.Set(p.unicast, p.o.Family().Probing)
 	return p, nil
 }
 
 // openMulticast opens the sockets of all subgroups. Where the host refuses them, ranks relay: Multicast says why. An error is
-// of what this process may have in a moment.
+// of what this process may have in a moment, or that another program has the port.
 func (p *Prober) openMulticast() error {
 	if p.o.Unicast {
 		return nil
 	}
 	for subgroup := range p.o.Subgroups {
 		err := p.open(subgroup)
-		if errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) {
+		var taken *PortTakenError
+		if errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) || errors.As(err, &taken) {
+			p.closeMulticast()
 			return err
 		}
 		if err != nil {
@@ -114,6 +116,10 @@ func (p *Prober) open(subgroup int) error {
 		return err
 	}
 	p.receivers = append(p.receivers, receiver)
+	// A filter is part of what Gather's sockets need: where filters are refused, that is to be known before ranks agree on multicast.
+	if err := attach(receiver, []bpf.Instruction{bpf.RetConstant{Val: pass}}); err != nil {
+		return err
+	}
 	if err := receive(receiver, o, subgroup); err != nil {
 		return err
 	}

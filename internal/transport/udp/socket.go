@@ -64,11 +64,18 @@ func receive(fd int, o *Options, subgroup int) error {
 	if err := unix.Bind(fd, at); err != nil {
 		where := netip.AddrPortFrom(o.group(subgroup), o.Port)
 		if errors.Is(err, unix.EADDRINUSE) {
-			return unavailable("%v is in use by a socket that does not share it: choose another MCAST_PORT or MCAST_GROUP", where)
+			return unavailable("%w", &PortTakenError{At: where})
 		}
 		return unavailable("bind %v: %w", where, err)
 	}
 	return joinGroup(fd, o, subgroup)
+}
+
+// PortTakenError says that another program has a group's address.
+type PortTakenError struct{ At netip.AddrPort }
+
+func (e *PortTakenError) Error() string {
+	return fmt.Sprintf("%v is in use by a socket that does not share it: choose another MCAST_PORT or MCAST_GROUP", e.At)
 }
 
 func joinGroup(fd int, o *Options, subgroup int) error {

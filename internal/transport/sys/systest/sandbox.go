@@ -13,8 +13,14 @@ import (
 // Denial is a system call that a sandbox makes fail.
 type Denial struct {
 	Call  uint32
-	First uint32 // only with this first argument; 0: with any
+	With  []Argument // only with these; none: with any
 	Errno syscall.Errno
+}
+
+// Argument is the lower half of an argument of a system call, counted from 0.
+type Argument struct {
+	Number int
+	Value  uint32
 }
 
 // InSandbox runs f on a thread of its own where the given system calls fail with e, as a
@@ -47,21 +53,20 @@ func InSandboxWith(t testing.TB, denials []Denial, f func()) {
 // Enter has calls of this thread, and of the program that it becomes, fail for good. The caller has locked the thread.
 func Enter(denials []Denial) error {
 	const ( // struct seccomp_data
-		number = 0
-		first  = 16 // its lower half, on little-endian machines
+		number    = 0
+		arguments = 16 // of 8 bytes each, the lower half first on little-endian machines
 	)
-	load := func(at uint32) unix.SockFilter {
-		return unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: at}
-	}
-	unless := func(k uint32, skip uint8) unix.SockFilter {
-		return unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jf: skip, K: k}
-	}
 	var filter []unix.SockFilter
 	for _, d := range denials {
-		if d.First == 0 {
-			filter = append(filter, load(number), unless(d.Call, 1))
-		} else {
-			filter = append(filter, load(number), unless(d.Call, 3), load(first), unless(d.First, 1))
+		left := 2*len(d.With) + 2 // instructions, from the jump on
+		when := func(at, is uint32) {
+			left -= 2
+			filter = append(filter, unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: at},
+				unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jf: uint8(left + 1), K: is})
+		}
+		when(number, d.Call)
+		for _, a := range d.With {
+			when(uint32(arguments+8*a.Number), a.Value)
 		}
 		filter = append(filter, unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ERRNO | uint32(d.Errno)})
 	}

@@ -1,0 +1,102 @@
+package group
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/torch-mcast/torch-mcast/internal/config"
+	"github.com/torch-mcast/torch-mcast/internal/transport/udp"
+)
+
+// TestRedraws: a port that another program has is drawn anew on all ranks alike, unless somebody has asked for it or something
+// else is in the way.
+func TestRedraws(t *testing.T) {
+	taken := probeRecord{Fatal: "it is in use", Taken: true}
+	for name, c := range map[string]struct {
+		asked   uint16
+		redrawn int
+		records []probeRecord
+		want    bool
+	}{
+		"free":          {0, 0, []probeRecord{{}, {}}, false},
+		"taken":         {0, 0, []probeRecord{{}, taken}, true},
+		"asked for":     {5000, 0, []probeRecord{taken, {}}, false},
+		"another fault": {0, 0, []probeRecord{taken, {Fatal: "it has no interface"}}, false},
+		"all are taken": {0, mostRedrawn, []probeRecord{taken, taken}, false},
+	} {
+		a := agreement{settings: config.Settings{Port: c.asked}, redrawn: c.redrawn}
+		require.Equal(t, c.want, a.redraws(c.records), name)
+	}
+	drawn := map[uint16]bool{}
+	for redrawn := range mostRedrawn + 1 {
+		a := agreement{job: 19999 << 32, redrawn: redrawn, addrs: []netip.AddrPort{netip.MustParseAddrPort("10.0.0.1:1")}}
+		_, port := a.group()
+		require.GreaterOrEqual(t, port, uint16(firstPort))
+		require.Less(t, port, uint16(firstPort+ports))
+		drawn[port] = true
+	}
+	require.Len(t, drawn, mostRedrawn+1)
+}
+
+// TestTakenPort has a program hold the port of a group that two ranks are to take.
+func TestTakenPort(t *testing.T) {
+	waits(t)
+	for name, asked := range map[string]bool{"drawn": false, "asked for": true} {
+		t.Run(name, func(t *testing.T) {
+			var held net.PacketConn
+			ends := make([]*Endpoint, 2)
+			blobs := make([][]byte, len(ends))
+			s := config.Default()
+			s.Fabric = "udp"
+			if asked {
+				var err error
+				held, err = net.ListenPacket("udp4", "0.0.0.0:0")
+				require.NoError(t, err)
+				s.Port = uint16(held.LocalAddr().(*net.UDPAddr).Port)
+			}
+			for r := range ends {
+				var err error
+				ends[r], err = Open(Options{Rank: r, Size: len(ends), Settings: s, Network: occupied{}})
+				require.NoError(t, err)
+				blobs[r] = ends[r].Blob()
+			}
+			each(t, len(ends), func(r int) error {
+				g, err := ends[r].Join(t.Context(), blobs)
+				if asked {
+					assert.ErrorContains(t, err, fmt.Sprintf(":%d is in use by a socket that does not share it: choose another MCAST_PORT", s.Port))
+					return nil
+				}
+				if err != nil {
+					return err
+				}
+				assert.NotContains(t, strings.Join(g.Info().Notes, "\n"), "in use")
+				assert.Equal(t, 1, g.agreed.redrawn)
+				if err := bothKinds(g, r); err != nil {
+					return err
+				}
+				return g.Close()
+			})
+			if held != nil {
+				require.NoError(t, held.Close())
+			}
+		})
+	}
+}
+
+// occupied is the kernel's network, where another program has the first port that is drawn.
+type occupied struct{ kernel }
+
+// Probe implements Network.
+func (n occupied) Probe(o *udp.Options) (Prober, error) {
+	first := agreement{job: o.Job, addrs: []netip.AddrPort{netip.AddrPortFrom(o.Group, 0)}}
+	if _, port := first.group(); o.Port == port {
+		return nil, fmt.Errorf("udp: %w", &udp.PortTakenError{At: netip.AddrPortFrom(o.Group, port)})
+	}
+	return n.kernel.Probe(o)
+}
