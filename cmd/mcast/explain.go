@@ -4,12 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/explain"
+	"github.com/torch-mcast/torch-mcast/internal/hoststat"
 	"github.com/torch-mcast/torch-mcast/internal/watch"
 )
 
@@ -17,6 +21,7 @@ import (
 type explainCommand struct {
 	For   time.Duration `name:"seconds" default:"10s" placeholder:"TIME" help:"For how long to look at the job, 1s or more, such as 5 or 30s; it should do some steps meanwhile. Default: ${default}."`
 	Hosts names         `placeholder:"HOST[:PORT],..." help:"Ask 'mcast metrics --listen :9464' of these hosts, instead of looking at this one: ranks are compared, so name all of a job."`
+	Job   bool          `help:"Look at all ranks of the jobs that have one here: that one asks the others over the connections that they have. Nothing is to be started before."`
 	JSON  bool          `name:"json" help:"Print a JSON object: findings, and the accounts that they come from."`
 	rankFlags
 }
@@ -44,6 +49,9 @@ func (c *explainCommand) Run() error {
 // look returns what looks for ranks and at their hosts.
 func (c *explainCommand) look(ctx context.Context) (func() ([]watch.Rank, []error), error) {
 	if len(c.Hosts) > 0 {
+		if c.Job {
+			return nil, config.Mistakef("--hosts and --job are not allowed together: either asks for ranks of other hosts")
+		}
 		if c.Directory != "" {
 			return nil, config.Mistakef("--hosts and --directory or --user are not allowed together: a host's `mcast metrics` has its own --directory")
 		}
@@ -61,7 +69,25 @@ func (c *explainCommand) look(ctx context.Context) (func() ([]watch.Rank, []erro
 		}
 		return func() ([]watch.Rank, []error) { return remote.Fetch(ctx, c.Hosts) }, nil
 	}
+	if c.Job {
+		return c.ofJobs()
+	}
 	return c.closely()
+}
+
+// ofJobs returns what looks at all ranks of the jobs that were here at the first look.
+func (c *explainCommand) ofJobs() (func() ([]watch.Rank, []error), error) {
+	var jobs func() ([]watch.Rank, []error)
+	return c.by(func(directories []string) ([]watch.Rank, []error) {
+		if jobs == nil {
+			found, err := watch.Jobs(directories)
+			if err != nil {
+				return nil, []error{err}
+			}
+			jobs = found
+		}
+		return jobs()
+	})
 }
 
 // explain looks at all ranks that there are at the beginning and at the end.
@@ -82,11 +108,14 @@ func (c *explainCommand) explain(ctx context.Context) (*explain.Report, error) {
 	}
 	after, errs := look()
 	report := explain.Of(explain.Between(before, after), errs)
+	if len(errs) == 0 { // who did not answer has perhaps not ended
+		report.Ended = endedMeanwhile(before, after)
+	}
 	if len(report.Jobs) == 0 {
 		none := errors.New("no rank was there: none of this user runs here, or none publishes (MCAST_METRICS); see --hosts")
 		switch {
-		case len(before) > 0 && len(after) == 0 && len(errs) == 0:
-			none = fmt.Errorf("%d ranks were there, and have ended meanwhile: their log says why", len(before))
+		case len(report.Ended) > 0:
+			none = errors.New(strings.Join(report.Ended, "\n"))
 		case len(before) > 0:
 			none = fmt.Errorf("%d ranks were there, and did not answer a second time", len(before))
 		case len(after) > 0:
@@ -97,6 +126,37 @@ func (c *explainCommand) explain(ctx context.Context) (*explain.Report, error) {
 		return nil, errors.Join(append(errs, none)...) // who did not answer is why
 	}
 	return report, nil
+}
+
+// mostLogs bounds the logs whose end is shown.
+const mostLogs = 4
+
+// endedMeanwhile says which groups were there before and are not any more, and what their ranks on this host wrote last.
+func endedMeanwhile(before, after []watch.Rank) (said []string) {
+	ranks := map[string][]watch.Rank{}
+	for _, r := range before {
+		if !slices.ContainsFunc(after, func(now watch.Rank) bool { return now.Group == r.Group }) {
+			ranks[r.Group] = append(ranks[r.Group], r)
+		}
+	}
+	for _, group := range slices.Sorted(maps.Keys(ranks)) {
+		text := fmt.Sprintf("group %s: %d ranks were there, and have ended meanwhile", group, len(ranks[group]))
+		var logs []string
+		for _, r := range ranks[group] {
+			if r.Log == "" || slices.Contains(logs, r.Log) || len(logs) == mostLogs {
+				continue
+			}
+			logs = append(logs, r.Log)
+			if word := hoststat.LastWord(r.Log); word != "" {
+				text += fmt.Sprintf("\n  the last line of %s: %s", r.Log, word)
+			}
+		}
+		if !strings.Contains(text, "\n") {
+			text += ": their log says why"
+		}
+		said = append(said, text)
+	}
+	return said
 }
 
 func (c *explainCommand) show(report *explain.Report) error {

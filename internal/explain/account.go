@@ -9,6 +9,7 @@ import (
 
 	"github.com/torch-mcast/torch-mcast/internal/engine"
 	"github.com/torch-mcast/torch-mcast/internal/group"
+	"github.com/torch-mcast/torch-mcast/internal/hoststat"
 	"github.com/torch-mcast/torch-mcast/internal/watch"
 )
 
@@ -31,8 +32,8 @@ type Account struct {
 	Failed    string            `json:"failed"`
 	// Even says over how many of the rank's operations the time is spread that they took: 1 if all took as long, nearly 0
 	// if a few have taken all of it.
-	Even  float64    `json:"even"`
-	Place watch.Host `json:"place"` // what grows: what it grew by
+	Even  float64       `json:"even"`
+	Place hoststat.Host `json:"place"` // what grows: what it grew by
 }
 
 // Job is a group of ranks.
@@ -41,6 +42,7 @@ type Job struct {
 	Run      string    `json:"run"`
 	Size     int       `json:"size"`
 	Accounts []Account `json:"accounts"` // of the ranks that were seen, ascending
+	Silent   []int     `json:"silent"`   // ranks that were asked over the mesh and did not answer
 }
 
 // Between returns the jobs whose ranks were there at both of two moments.
@@ -111,7 +113,7 @@ func account(was, now *watch.Rank) Account {
 }
 
 // grown is what a place's counts grew by.
-func grown(was, now *watch.Host) watch.Host {
+func grown(was, now *hoststat.Host) hoststat.Host {
 	h := *now
 	h.Throttled -= min(h.Throttled, was.Throttled)
 	h.Delayed -= min(h.Delayed, was.Delayed) // less if a thread has ended

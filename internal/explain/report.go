@@ -3,11 +3,14 @@ package explain
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/torch-mcast/torch-mcast/internal/watch"
 )
 
 // Report is what is said of all jobs that were looked at.
@@ -15,6 +18,8 @@ type Report struct {
 	Jobs []Explained `json:"jobs"`
 	// Missing says which hosts or processes did not answer.
 	Missing []string `json:"missing"`
+	// Ended says which jobs have ended while they were looked at.
+	Ended []string `json:"ended"`
 }
 
 // Explained is a job with its verdict.
@@ -25,18 +30,28 @@ type Explained struct {
 
 // Of returns the report of some jobs.
 func Of(jobs []Job, missing []error) *Report {
-	r := &Report{Jobs: []Explained{}, Missing: []string{}}
+	r := &Report{Jobs: []Explained{}, Missing: []string{}, Ended: []string{}}
+	for _, err := range missing {
+		var silent *watch.SilentError
+		if errors.As(err, &silent) {
+			if i := slices.IndexFunc(jobs, func(j Job) bool { return j.Group == silent.Group }); i >= 0 {
+				jobs[i].Silent = append(jobs[i].Silent, silent.Rank)
+				continue
+			}
+		}
+		r.Missing = append(r.Missing, err.Error())
+	}
 	for i := range jobs {
 		r.Jobs = append(r.Jobs, Explained{jobs[i], append([]Finding{}, Verdict(&jobs[i])...)})
-	}
-	for _, err := range missing {
-		r.Missing = append(r.Missing, err.Error())
 	}
 	return r
 }
 
-// Found reports whether there is a finding.
+// Found reports whether there is a finding, or a job has ended.
 func (r *Report) Found() bool {
+	if len(r.Ended) > 0 {
+		return true
+	}
 	for i := range r.Jobs {
 		if len(r.Jobs[i].Findings) > 0 {
 			return true
@@ -69,6 +84,9 @@ func (r *Report) Lines() (lines []string) {
 			continue
 		}
 		lines = append(append(lines, e.lines()...), "")
+	}
+	for _, e := range r.Ended {
+		lines = append(lines, strings.Split(e, "\n")...)
 	}
 	for _, m := range r.Missing {
 		lines = append(lines, "does not answer: "+m)
@@ -112,8 +130,8 @@ func (e *Explained) lines() []string {
 	for i := range e.Accounts {
 		lines = append(lines, e.Accounts[i].line())
 	}
-	if len(e.Accounts) < e.Size {
-		lines = append(lines, fmt.Sprintf("%d ranks are on hosts that were not looked at (--hosts): ranks are compared with each other, so look at all.", e.Size-len(e.Accounts)))
+	if unseen := e.Size - len(e.Accounts) - len(e.Silent); unseen > 0 {
+		lines = append(lines, fmt.Sprintf("Ranks that were not looked at: %d. Ranks are compared with each other, so look at all (--job, --hosts).", unseen))
 	}
 	if len(e.Findings) == 0 {
 		return append(lines, "No trouble was found.")

@@ -83,6 +83,14 @@ func ended(j *Job) (found []Finding) {
 			}}
 		}
 	}
+	if len(j.Silent) > 0 {
+		return []Finding{{
+			Cause: "no-answer", Limit: Application, Ranks: j.Silent, Share: 1,
+			What:    fmt.Sprintf("%s not answered: stopped, dead or cut off", plural(j.Silent, "has", "have")),
+			Figures: []string{fmt.Sprintf("%d of %d ranks answered", len(j.Accounts), j.Size)},
+			Remedy:  "look at its process on its host (ps shows T for one that is stopped) and at its log; mcast doctor looks at the path",
+		}}
+	}
 	return stalled(j)
 }
 

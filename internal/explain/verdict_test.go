@@ -3,6 +3,7 @@ package explain
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/group"
+	"github.com/torch-mcast/torch-mcast/internal/hoststat"
 	"github.com/torch-mcast/torch-mcast/internal/watch"
 )
 
@@ -166,6 +168,17 @@ func TestWhoIsNotSeenIsNamed(t *testing.T) {
 	}
 }
 
+// TestWhoDoesNotAnswer is the finding, whatever else there is, and no error of the look.
+func TestWhoDoesNotAnswer(t *testing.T) {
+	j := recorded(t)["healthy"]
+	j.Group, j.Accounts = "abc", slices.Delete(j.Accounts, 2, 3)
+	r := Of([]Job{*j}, []error{&watch.SilentError{Group: "abc", Rank: 2}, &watch.SilentError{Group: "gone", Rank: 1}, errors.New("a host is down")})
+	require.Equal(t, []string{"no-answer[2]"}, said(r.Jobs[0].Findings))
+	require.Equal(t, "rank 2 has not answered: stopped, dead or cut off", r.Jobs[0].Findings[0].What)
+	require.Equal(t, []string{"rank 1 of group gone, asked over the mesh: it is stopped, dead or cut off", "a host is down"}, r.Missing)
+	require.NotContains(t, strings.Join(r.Lines(), "\n"), "not looked at")
+}
+
 // TestMadeUpTroubles, which no testbed was asked for: each is one thing in a job that is well.
 func TestMadeUpTroubles(t *testing.T) {
 	waiting := func(ranks ...int) []group.Waiting {
@@ -243,7 +256,7 @@ func TestBetween(t *testing.T) {
 		n := uint64(second)
 		counts := make([]uint64, 25)
 		counts[3], counts[20] = 100*n, n/5
-		return watch.Rank{PID: 7, At: second * time.Second, Host: "node3", Place: &watch.Host{Throttled: second, InBytes: n, Links: []watch.Link{{Name: "eth0", Mbps: 100}}}, Live: group.Live{
+		return watch.Rank{PID: 7, At: second * time.Second, Host: "node3", Place: &hoststat.Host{Throttled: second, InBytes: n, Links: []hoststat.Link{{Name: "eth0", Mbps: 100}}}, Live: group.Live{
 			Group: "abc", Info: group.Info{Rank: rank, Size: 4, Interface: "eth0"}, Counters: map[string]uint64{"gather_ops": 50 * n},
 			Awaited: []group.Awaited{{Rank: 1, Chunks: second, Repaired: n}},
 			Times:   []group.Times{{Kind: "allgather", Size: "1MiB", Counts: counts}},

@@ -155,6 +155,7 @@ func (g *Group) leave() error {
 
 // release frees what a group held that this rank has left.
 func (g *Group) release() error {
+	g.mesh.Answer(nil)
 	if g.withdraw != nil {
 		g.withdraw() // nobody looks from now on at what is freed below
 	}

@@ -25,19 +25,20 @@ type Live struct {
 }
 
 // Publish implements Network.
-func (kernel) Publish(where string, page func() any) (withdraw func(), err error) {
+func (kernel) Publish(where string, page func() any, job *live.Job) (withdraw func(), err error) {
 	switch where {
 	case "off":
 		return func() {}, nil
 	case "auto":
 		where = ""
 	}
-	return live.Publish(where, page)
+	return live.Publish(where, page, job)
 }
 
 // publish lets others of this user see the group. It goes on unseen where that cannot be.
 func (g *Group) publish() {
-	withdraw, err := g.lobby.network.Publish(g.agreed.settings.Metrics, func() any { return g.Live() })
+	g.mesh.Answer(g.told)
+	withdraw, err := g.lobby.network.Publish(g.agreed.settings.Metrics, func() any { return g.Live() }, &live.Job{Group: g.agreed.name(), Ask: g.ask})
 	if err != nil {
 		g.log.Info("mcast top and mcast metrics do not see this rank", "error", err)
 		return

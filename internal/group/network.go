@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/torch-mcast/torch-mcast/internal/live"
 	"github.com/torch-mcast/torch-mcast/internal/session"
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
 	"github.com/torch-mcast/torch-mcast/internal/transport/netdev"
@@ -71,8 +72,9 @@ type Network interface {
 	// ServeRegion makes memory that ranks of this host share, and gives it to those of the job that
 	// know the key, until all have it or ctx ends: shm.Serve.
 	ServeRegion(ctx context.Context, job, key uint64, lay shm.Layout) (RegionServer, error)
-	// Publish has those of this host's user who ask see a page, where MCAST_METRICS says, until it is withdrawn.
-	Publish(where string, page func() any) (withdraw func(), err error)
+	// Publish has those of this host's user who ask see a page, where MCAST_METRICS says, until it is withdrawn, and
+	// has the job answer them.
+	Publish(where string, page func() any, job *live.Job) (withdraw func(), err error)
 	// Record has a group in the traces of this process until it is withdrawn.
 	Record(g *trace.Group) (withdraw func())
 	// TakeTrace returns what this process did last, because of an error, if it is wanted; nil as well where one was taken a

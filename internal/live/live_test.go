@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 
 // sockets returns the names in a directory.
 func sockets(t *testing.T, directory string) []string {
-	all, err := filepath.Glob(filepath.Join(directory, "*"))
+	all, err := filepath.Glob(filepath.Join(directory, "*.sock"))
 	require.NoError(t, err)
 	return all
 }
@@ -33,9 +33,9 @@ func sockets(t *testing.T, directory string) []string {
 func TestPublish(t *testing.T) {
 	t.Setenv("TORCHELASTIC_RUN_ID", "llama")
 	dir := filepath.Join(systest.ShortDir(t), "new")
-	first, err := live.Publish(dir, func() any { return "one" })
+	first, err := live.Publish(dir, func() any { return "one" }, nil)
 	require.NoError(t, err)
-	second, err := live.Publish(dir, func() any { return "two" })
+	second, err := live.Publish(dir, func() any { return "two" }, nil)
 	require.NoError(t, err)
 
 	require.Len(t, sockets(t, dir), 1)
@@ -59,7 +59,7 @@ func TestPublish(t *testing.T) {
 	require.Equal(t, []string{"two"}, read()[0].Groups)
 	second()
 	require.Empty(t, sockets(t, dir))
-	again, err := live.Publish(dir, func() any { return "three" })
+	again, err := live.Publish(dir, func() any { return "three" }, nil)
 	require.NoError(t, err)
 	require.Equal(t, []string{"three"}, read()[0].Groups)
 	again()
@@ -86,7 +86,7 @@ func TestSocketsOfTheDead(t *testing.T) {
 	require.Empty(t, pages)
 	require.Empty(t, errs)
 
-	withdraw, err := live.Publish(dir, func() any { return "one" })
+	withdraw, err := live.Publish(dir, func() any { return "one" }, nil)
 	require.NoError(t, err)
 	defer withdraw()
 	require.NoFileExists(t, dead)
@@ -99,7 +99,7 @@ func TestWhoDoesNotAnswer(t *testing.T) {
 	l, err := net.Listen("unix", filepath.Join(dir, "1-1.sock"))
 	require.NoError(t, err)
 	defer func() { _ = l.Close() }()
-	withdraw, err := live.Publish(dir, func() any { return "one" })
+	withdraw, err := live.Publish(dir, func() any { return "one" }, nil)
 	require.NoError(t, err)
 	defer withdraw()
 	systest.Eventually(t, func() bool { // a machine that is busy may be too late with the other, too
@@ -143,7 +143,7 @@ func TestDirectory(t *testing.T) {
 			require.NoError(t, err, mode)
 		} else {
 			require.ErrorContains(t, err, dir)
-			_, err = live.Publish(dir, func() any { return "" })
+			_, err = live.Publish(dir, func() any { return "" }, nil)
 			require.ErrorContains(t, err, "is not safe from other users")
 		}
 	}
@@ -152,7 +152,7 @@ func TestDirectory(t *testing.T) {
 // TestPageWithoutEnd: who publishes without end is an error, and no memory.
 func TestPageWithoutEnd(t *testing.T) {
 	dir := systest.ShortDir(t)
-	withdraw, err := live.Publish(dir, func() any { return strings.Repeat("x", 9<<20) })
+	withdraw, err := live.Publish(dir, func() any { return strings.Repeat("x", 9<<20) }, nil)
 	require.NoError(t, err)
 	defer withdraw()
 	systest.Eventually(t, func() bool { // a busy machine may take longer over so much than a page has
@@ -179,4 +179,28 @@ func TestClaimedPID(t *testing.T) {
 	require.Empty(t, errs)
 	require.Len(t, pages, 1)
 	require.Equal(t, os.Getpid(), pages[0].PID)
+}
+
+// TestJob: a process answers for the ranks of its groups, for its user alone, until they are withdrawn.
+func TestJob(t *testing.T) {
+	dir := systest.ShortDir(t)
+	withdraw, err := live.Publish(dir, func() any { return "one" }, &live.Job{Group: "abc", Ask: func(some []int) any { return some }})
+	require.NoError(t, err)
+	pages, err := live.ReadSoon[string]([]string{dir})
+	require.NoError(t, err)
+	require.Len(t, pages, 1)
+	found, err := filepath.Glob(filepath.Join(dir, "*.job"))
+	require.NoError(t, err)
+	require.Len(t, found, 1)
+	info, err := os.Stat(found[0])
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o600), info.Mode().Perm())
+
+	var said []int
+	require.NoError(t, pages[0].Ask(t.Context(), "abc", []int{1, 3}, &said))
+	require.Equal(t, []int{1, 3}, said)
+	require.ErrorContains(t, pages[0].Ask(t.Context(), "abd", nil, &said), "group abd has ended there")
+	withdraw()
+	require.Error(t, pages[0].Ask(t.Context(), "abc", nil, &said))
+	require.NoFileExists(t, found[0])
 }

@@ -32,6 +32,8 @@ type Process[T any] struct {
 	Run     string        `json:"run"`   // of torchrun or Slurm; may be empty
 	At      time.Duration `json:"at_ns"` // when the page was written, by the process's clock
 	Groups  []T           `json:"groups"`
+
+	job string // the socket that answers for other ranks; known of a page that was read
 }
 
 // suffix is what names of sockets end with.
@@ -46,9 +48,15 @@ func Directory(uid int) string { return filepath.Join("/tmp", "mcast-"+strconv.I
 
 // publisher is what a process publishes in a directory.
 type publisher struct {
-	listener net.Listener
-	path     string
-	pages    []*func() any
+	listener, jobListener net.Listener
+	path                  string // without the endings of its two sockets
+	pages                 []*entry
+}
+
+// entry is what is published of a group.
+type entry struct {
+	page func() any
+	job  *Job // nil: nobody may ask for other ranks
 }
 
 var (
@@ -58,8 +66,8 @@ var (
 )
 
 // Publish adds a page to those of this process until it is withdrawn. directory is empty for that of
-// the user. page is called when somebody asks, from any goroutine.
-func Publish(directory string, page func() any) (withdraw func(), err error) {
+// the user. page is called when somebody asks, from any goroutine, and job, which may be nil, as well.
+func Publish(directory string, page func() any, job *Job) (withdraw func(), err error) {
 	mu.Lock()
 	defer mu.Unlock()
 	p := publishers[directory]
@@ -69,17 +77,17 @@ func Publish(directory string, page func() any) (withdraw func(), err error) {
 		}
 		publishers[directory] = p
 		go p.serve()
+		go p.serveJobs()
 	}
-	entry := &page
-	p.pages = append(p.pages, entry)
+	own := &entry{page, job}
+	p.pages = append(p.pages, own)
 	return func() {
 		mu.Lock()
 		defer mu.Unlock()
-		p.pages = slices.DeleteFunc(p.pages, func(e *func() any) bool { return e == entry })
+		p.pages = slices.DeleteFunc(p.pages, func(e *entry) bool { return e == own })
 		if len(p.pages) == 0 && publishers[directory] == p {
 			delete(publishers, directory)
-			_ = os.Remove(p.path)
-			_ = p.listener.Close()
+			p.close()
 		}
 	}, nil
 }
@@ -92,6 +100,18 @@ func open(directory string) (*publisher, error) {
 	}
 	sweep(directory)
 	path := filepath.Join(directory, fmt.Sprintf("%d-%08x", os.Getpid(), rand.Uint32()))
+	p := &publisher{path: path}
+	if p.jobListener, err = listen(path, jobSuffix); err != nil {
+		return nil, err
+	}
+	if p.listener, err = listen(path, suffix); err != nil {
+		p.close()
+		return nil, err
+	}
+	return p, nil
+}
+
+func listen(path, suffix string) (net.Listener, error) {
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 	if err != nil {
 		return nil, err
@@ -105,7 +125,17 @@ func open(directory string) (*publisher, error) {
 		_ = os.Remove(path)
 		return nil, errors.Join(err, l.Close())
 	}
-	return &publisher{listener: l, path: path + suffix}, nil
+	return l, nil
+}
+
+// close ends both sockets.
+func (p *publisher) close() {
+	for suffix, l := range map[string]net.Listener{suffix: p.listener, jobSuffix: p.jobListener} {
+		if l != nil {
+			_ = os.Remove(p.path + suffix)
+			_ = l.Close()
+		}
+	}
 }
 
 // Make makes a directory of this user, if it is not there, and returns it; empty stands for Directory.
@@ -153,6 +183,8 @@ func own(directory string) error {
 // sweep removes the sockets of processes that have died without doing so.
 func sweep(directory string) {
 	paths, _ := filepath.Glob(filepath.Join(directory, "*"+suffix)) // the pattern is right
+	jobs, _ := filepath.Glob(filepath.Join(directory, "*"+jobSuffix))
+	paths = append(paths, jobs...)
 	for _, path := range paths {
 		pid, _, _ := strings.Cut(filepath.Base(path), "-")
 		if n, err := strconv.Atoi(pid); err != nil || n <= 0 || !errors.Is(unix.Kill(n, 0), unix.ESRCH) {
@@ -189,14 +221,21 @@ func (p *publisher) serve() {
 
 // process returns the page.
 func (p *publisher) process() *Process[any] {
-	all := &Process[any]{Version: version.String(), Commit: version.Commit(), PID: os.Getpid(), Run: run(), Groups: []any{}}
+	all := Of[any]()
 	mu.Lock() // until it has them, none is withdrawn
-	for _, page := range p.pages {
-		all.Groups = append(all.Groups, (*page)())
+	for _, e := range p.pages {
+		all.Groups = append(all.Groups, e.page())
 	}
 	mu.Unlock()
 	all.At = time.Since(started)
 	return all
+}
+
+// Of is a page of this process.
+func Of[T any](groups ...T) *Process[T] {
+	return &Process[T]{
+		Version: version.String(), Commit: version.Commit(), PID: os.Getpid(), Run: run(), At: time.Since(started), Groups: append([]T{}, groups...),
+	}
 }
 
 // run returns the name of the run that launchers give processes.

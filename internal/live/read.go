@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -15,8 +16,9 @@ import (
 )
 
 const (
-	most   = 8 << 20 // bytes of a page: a hundred groups, of 64 KiB at most (TestSmallPage of internal/group)
-	atOnce = 64      // processes that are asked: a user may have made more sockets than this process has descriptors
+	most   = 8 << 20                // bytes of a page: a hundred groups, of 64 KiB at most (TestSmallPage of internal/group)
+	soon   = 500 * time.Millisecond // after a page, in which others that are not stopped come, too
+	atOnce = 64                     // processes that are asked: a user may have made more sockets than this process has descriptors
 )
 
 // Directories returns where this user may read: its own directory or, for root, those of all users.
@@ -34,14 +36,57 @@ func Read[T any](directories []string) (pages []Process[T], errs []error) {
 	return readAll[T](patience, directories)
 }
 
-func readAll[T any](within time.Duration, directories []string) (pages []Process[T], errs []error) {
-	var paths []string
+// ReadSoon is Read that waits no longer for others once a page came moments ago. A process that is stopped keeps nobody.
+func ReadSoon[T any](directories []string) (pages []Process[T], err error) {
+	paths, err := socketsIn(directories)
+	if err != nil {
+		return nil, err
+	}
+	came := make(chan *Process[T], len(paths)) // nil: it could not be read
+	for _, path := range paths {
+		go func() {
+			page, err := read[T](patience, path)
+			if err != nil {
+				came <- nil
+				return
+			}
+			came <- &page
+		}()
+	}
+	var enough <-chan time.Time
+	for range paths {
+		select {
+		case page := <-came:
+			if page == nil {
+				continue
+			}
+			pages = append(pages, *page)
+			if enough == nil {
+				enough = time.After(soon)
+			}
+		case <-enough:
+			return pages, nil
+		}
+	}
+	return pages, nil
+}
+
+// socketsIn returns those of processes' pages.
+func socketsIn(directories []string) (paths []string, err error) {
 	for _, d := range directories {
 		found, err := filepath.Glob(filepath.Join(d, "*"+suffix))
 		if err != nil {
-			return nil, []error{fmt.Errorf("%s: %w", d, err)}
+			return nil, fmt.Errorf("%s: %w", d, err)
 		}
 		paths = append(paths, found...)
+	}
+	return paths, nil
+}
+
+func readAll[T any](within time.Duration, directories []string) (pages []Process[T], errs []error) {
+	paths, err := socketsIn(directories)
+	if err != nil {
+		return nil, []error{err}
 	}
 	type outcome struct {
 		page Process[T]
@@ -87,6 +132,7 @@ func read[T any](within time.Duration, path string) (page Process[T], err error)
 	if err != nil && from.N == 0 {
 		return page, fmt.Errorf("what it publishes is longer than %d bytes", most)
 	}
+	page.job = strings.TrimSuffix(path, suffix) + jobSuffix
 	page.PID = pid // not what it claims: root looks at what the kernel says of that process
 	return page, err
 }

@@ -74,7 +74,7 @@ func (m *Mesh) next(e *edge, r *bufio.Reader) error {
 	if _, err := io.ReadFull(r, payload); err != nil {
 		return err
 	}
-	return m.handle(head[0], head[1], int(binary.BigEndian.Uint16(head[2:])), payload)
+	return m.handle(e, head[0], head[1], int(binary.BigEndian.Uint16(head[2:])), payload)
 }
 
 // broken ends an edge: because all ranks leave, by our own Close, or as a fault.

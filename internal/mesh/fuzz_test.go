@@ -43,11 +43,14 @@ func FuzzFrames(f *testing.F) {
 	f.Add(append(frame(records, 0, 1, 8, "\x00\x01\x00\x00\x00\x02hi"), frame(leave, 0, 1, 16, "\x00\x00\x00\x00\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\x02")...))
 	f.Add(append(frame(notice, 0, 1, 6, "\x00\x00\x00\x07hi"), frame(fault, 0, 65535, 3, "\x01hi")...))
 	f.Add(frame(fault, 0, 1, 1<<31, ""))
+	f.Add(append(frame(ask, 0, 1, 8, "question"), frame(answer, 0, 1, 12, "questionpage")...))
+	f.Add(append(frame(ask, 0, 1, 7, "quest??"), frame(answer, 0, 2, 3, "que")...))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		faults := make(chan *Fault, 2)
 		over := make(chan struct{})
 		m := New(0, 2, map[int]net.Conn{1: tape{Reader: bytes.NewReader(b), over: over}}, time.Hour, time.Hour, func(f *Fault) { faults <- f },
 			func(rank int, _ Posted) { require.Equal(t, 1, rank) })
+		m.Answer(func() []byte { return []byte("mine") })
 		select {
 		case <-over:
 		case <-m.failed:

@@ -5,7 +5,8 @@
 //   - passes on the first fault that anybody reports, so that every rank ends
 //     with the same error, one that names the rank at fault;
 //   - passes on notices of what concerns all and is no fault (Notify);
-//   - agrees on what all must do alike (Agree).
+//   - agrees on what all must do alike (Agree);
+//   - tells what each rank says of itself to the one that asks (Ask).
 //
 // It is independent of the data path, which may be busy, and of the fabric.
 //
@@ -36,6 +37,8 @@ const (
 	records
 	notice
 	piece // of records; more of them follow
+	ask
+	answer
 )
 
 const (
@@ -72,6 +75,7 @@ type Mesh struct {
 	agreed     int
 	latest     Notice
 	noticed    chan struct{} // replaced with every notice
+	asks       asks
 	closing    bool
 	wg         sync.WaitGroup
 	reports    sync.WaitGroup // of faults to neighbours
@@ -343,7 +347,7 @@ func (m *Mesh) write(e *edge, kind, round byte, rank int, payload []byte) error 
 	return err
 }
 
-func (m *Mesh) handle(kind, round byte, rank int, payload []byte) error {
+func (m *Mesh) handle(e *edge, kind, round byte, rank int, payload []byte) error {
 	switch kind {
 	case fault:
 		if len(payload) > 0 && payload[0] > 0 && payload[0] < byte(faultKinds) {
@@ -356,6 +360,14 @@ func (m *Mesh) handle(kind, round byte, rank int, payload []byte) error {
 	case notice:
 		if len(payload) >= 4 {
 			m.spreadNotice(Notice{binary.BigEndian.Uint32(payload), rank, string(payload[4:])})
+		}
+	case ask:
+		if len(payload) == 8 {
+			m.ask(asked{number: binary.BigEndian.Uint64(payload), back: e})
+		}
+	case answer:
+		if len(payload) >= 8 && len(payload) <= 8+maxPage && rank < m.size {
+			m.route(rank, payload)
 		}
 	case piece, records:
 		m.mu.Lock()

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/torch-mcast/torch-mcast/internal/group"
+	"github.com/torch-mcast/torch-mcast/internal/hoststat"
 	"github.com/torch-mcast/torch-mcast/internal/live"
 )
 
@@ -17,9 +18,10 @@ type Rank struct {
 	Commit  string
 	PID     int // 0: of a PID namespace that is not seen from here
 	Run     string
-	At      time.Duration // by the process's clock
-	Host    string        // name of the host
-	Place   *Host         // nil unless it was asked for
+	At      time.Duration  // by the process's clock
+	Host    string         // name of the host
+	Place   *hoststat.Host // nil unless it was asked for
+	Log     string         // the file that a process of this host writes its errors to; empty: none, or it was not asked for
 	group.Live
 }
 
@@ -51,23 +53,23 @@ func Look(directories []string) (ranks []Rank, errs []error) {
 // LookClosely is Look, with what the kernel says of the place of each rank.
 func LookClosely(directories []string) (ranks []Rank, errs []error) {
 	ranks, errs = Look(directories)
-	type place struct {
+	type spot struct {
 		pid   int
 		iface string
 	}
-	seen := map[place]*Host{} // groups of a process are in one place
+	seen := map[spot]*hoststat.Host{} // groups of a process are in one place
+	logs := map[int]string{}
 	for i := range ranks {
 		r := &ranks[i]
 		if r.PID == 0 {
 			continue // the process is not seen from here
 		}
-		at := place{r.PID, r.Info.Interface}
+		at := spot{r.PID, r.Info.Interface}
 		if seen[at] == nil {
-			h := observe(os.DirFS("/"), r.PID, r.Info.Interface)
-			h.Links = linksOf(r.PID)
-			seen[at] = &h
+			h := hoststat.Of(r.PID, r.Info.Interface)
+			seen[at], logs[r.PID] = &h, hoststat.Log(r.PID)
 		}
-		r.Place = seen[at]
+		r.Place, r.Log = seen[at], logs[r.PID]
 	}
 	return ranks, errs
 }

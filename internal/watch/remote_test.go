@@ -1,18 +1,22 @@
 package watch
 
 import (
+	"errors"
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/torch-mcast/torch-mcast/internal/hoststat"
 	"github.com/torch-mcast/torch-mcast/internal/httpd"
 	"github.com/torch-mcast/torch-mcast/internal/transport/identity"
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
@@ -111,4 +115,25 @@ func TestFetchWithSecret(t *testing.T) {
 		require.ErrorContains(t, errs[0], c.want)
 		require.ErrorContains(t, remote(t, c.secret).Switches([]string{c.at})[0].Err, c.want)
 	}
+}
+
+// TestRanksOfAHostAreFetched with what is known of their place, and hosts that do not answer are told of.
+func TestRanksOfAHostAreFetched(t *testing.T) {
+	r := rank(1, 10)
+	r.Place = &hoststat.Host{Throttled: time.Second, Links: []hoststat.Link{{Name: "eth0", Mbps: 100}}}
+	server := httptest.NewServer(Serve(func() ([]Rank, []error) { return []Rank{r}, []error{errors.New("a process is stopped")} }))
+	defer server.Close()
+	host := strings.TrimPrefix(server.URL, "http://")
+	silent := httptest.NewServer(nil)
+	silent.Close()
+	ranks, errs := remote(t, "").Fetch(t.Context(), []string{host, strings.TrimPrefix(silent.URL, "http://")})
+	require.Len(t, errs, 2)
+	require.ErrorContains(t, errs[0], "a process is stopped")
+	r.Host = host
+	require.Equal(t, []Rank{r}, ranks)
+
+	old := httptest.NewServer(nil) // that knows no such page
+	defer old.Close()
+	_, errs = remote(t, "").Fetch(t.Context(), []string{strings.TrimPrefix(old.URL, "http://")})
+	require.ErrorContains(t, errs[0], "404 Not Found: want 200 OK of `mcast metrics --listen` of this version")
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/torch-mcast/torch-mcast/internal/group"
+	"github.com/torch-mcast/torch-mcast/internal/live"
 	"github.com/torch-mcast/torch-mcast/internal/transport/netdev"
 	"github.com/torch-mcast/torch-mcast/internal/transport/uplink"
 )
@@ -53,7 +54,9 @@ func newMachine(place int) *machine {
 var _ group.Network = (*Host)(nil)
 
 // Publish implements group.Network: nobody looks.
-func (*Host) Publish(string, func() any) (withdraw func(), err error) { return func() {}, nil }
+func (*Host) Publish(string, func() any, *live.Job) (withdraw func(), err error) {
+	return func() {}, nil
+}
 
 // Record implements group.Network: nobody looks.
 func (*Host) Record(*trace.Group) (withdraw func()) { return func() {} }

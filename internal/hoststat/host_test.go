@@ -1,9 +1,6 @@
-package watch
+package hoststat
 
 import (
-	"errors"
-	"net/http/httptest"
-	"strings"
 	"testing"
 	"testing/fstest"
 	"time"
@@ -45,25 +42,4 @@ func TestObserve(t *testing.T) {
 	require.Equal(t, want, observe(files(texts), 7, "eth0"), "version 1")
 
 	require.Equal(t, Host{}, observe(files(nil), 7, "eth0"), "it has ended, or nothing may be read")
-}
-
-// TestRanksOfAHostAreFetched with what is known of their place, and hosts that do not answer are told of.
-func TestRanksOfAHostAreFetched(t *testing.T) {
-	r := rank(1, 10)
-	r.Place = &Host{Throttled: time.Second, Links: []Link{{"eth0", 100}}}
-	server := httptest.NewServer(Serve(func() ([]Rank, []error) { return []Rank{r}, []error{errors.New("a process is stopped")} }))
-	defer server.Close()
-	host := strings.TrimPrefix(server.URL, "http://")
-	silent := httptest.NewServer(nil)
-	silent.Close()
-	ranks, errs := remote(t, "").Fetch(t.Context(), []string{host, strings.TrimPrefix(silent.URL, "http://")})
-	require.Len(t, errs, 2)
-	require.ErrorContains(t, errs[0], "a process is stopped")
-	r.Host = host
-	require.Equal(t, []Rank{r}, ranks)
-
-	old := httptest.NewServer(nil) // that knows no such page
-	defer old.Close()
-	_, errs = remote(t, "").Fetch(t.Context(), []string{strings.TrimPrefix(old.URL, "http://")})
-	require.ErrorContains(t, errs[0], "404 Not Found: want 200 OK of `mcast metrics --listen` of this version")
 }

@@ -1,4 +1,5 @@
-package watch
+// Package hoststat says what the kernel says of the place that a process runs in.
+package hoststat
 
 import (
 	"errors"
@@ -33,6 +34,13 @@ type Host struct {
 type Link struct {
 	Name string `json:"name"`
 	Mbps int    `json:"mbps"` // at which it sends: its driver's word, or less where a queue shapes; 0: nobody knows
+}
+
+// Of looks at the place of a process, and at an interface of it. What cannot be read is 0.
+func Of(pid int, iface string) Host {
+	h := observe(os.DirFS("/"), pid, iface)
+	h.Links = linksOf(pid)
+	return h
 }
 
 // observe looks at the place of a process. What cannot be read is 0.

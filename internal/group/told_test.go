@@ -1,0 +1,44 @@
+package group
+
+import (
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/torch-mcast/torch-mcast/internal/config"
+	"github.com/torch-mcast/torch-mcast/internal/live"
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
+)
+
+// TestAskedForAll: a rank that publishes answers for all of its group until it closes.
+func TestAskedForAll(t *testing.T) {
+	const p = 3
+	dir := systest.ShortDir(t)
+	var g []*Group
+	for _, fabric := range []string{"shm", "udp"} {
+		g = append(g, world(t, p, func(s *config.Settings) { s.Fabric, s.Metrics = fabric, dir })...)
+	}
+	pages, errs := live.Read[Live]([]string{dir})
+	require.Empty(t, errs)
+	require.Len(t, pages, 1)
+	for _, of := range g {
+		name := of.agreed.name()
+		var said Asked
+		systest.Eventually(t, func() bool { // ranks of a busy machine may answer late
+			require.NoError(t, pages[0].Ask(t.Context(), name, nil, &said))
+			return len(said.Silent) == 0
+		})
+		require.Len(t, said.Ranks, p)
+		for rank, told := range said.Ranks {
+			require.Equal(t, os.Getpid(), told.PID)
+			require.Len(t, told.Groups, 1)
+			require.Equal(t, name, told.Groups[0].Group)
+			require.Equal(t, rank, told.Groups[0].Info.Rank)
+			require.Equal(t, p, told.Groups[0].Info.Size)
+		}
+	}
+	first := g[0].agreed.name()
+	each(t, p, func(r int) error { return g[r].Close() })
+	require.ErrorContains(t, pages[0].Ask(t.Context(), first, nil, new(Asked)), "has ended there")
+}

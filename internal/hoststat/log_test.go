@@ -1,0 +1,50 @@
+package hoststat
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestLog: the file is found that a process writes to, or the one that starts it.
+func TestLog(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "rank0.log")
+	f, err := os.Create(path)
+	require.NoError(t, err)
+	for _, program := range []string{
+		`echo $$; exec cat`,
+		`sh -c 'echo $$; exec cat' 2>&1 | cat; true`, // what it says goes to the other, and not to the file
+	} {
+		cmd := exec.Command("sh", "-c", program)
+		in, err := cmd.StdinPipe()
+		require.NoError(t, err)
+		out, err := cmd.StdoutPipe()
+		require.NoError(t, err)
+		cmd.Stderr = f
+		require.NoError(t, cmd.Start())
+		var pid int
+		_, err = fmt.Fscan(out, &pid)
+		require.NoError(t, err)
+		require.Equal(t, path, Log(pid))
+		require.NoError(t, in.Close())
+		require.NoError(t, cmd.Wait())
+	}
+	require.Empty(t, Log(1<<30))
+
+	for text, want := range map[string]string{
+		"":                                      "",
+		"\n\n":                                  "",
+		"one":                                   "one",
+		"one\ntwo\n\n":                          "two",
+		strings.Repeat("x", 9000) + "\nlast \n": "last",
+	} {
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+		require.Equal(t, want, LastWord(path))
+	}
+	require.Empty(t, LastWord(path+"0"))
+}
