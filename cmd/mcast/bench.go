@@ -169,6 +169,9 @@ func (c *benchCommand) check(lookup func(string) (string, bool)) (*bench, error)
 		return nil, err
 	}
 	launched, err := fromLauncher(lookup)
+	if launched == nil && err == nil && c.Ranks == nil {
+		err = half(lookup)
+	}
 	switch {
 	case err != nil:
 		return nil, err

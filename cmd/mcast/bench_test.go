@@ -198,6 +198,8 @@ func TestBadLauncherVariables(t *testing.T) {
 	for want, vars := range map[string]map[string]string{
 		`RANK="4" is not allowed: want a rank from 0 to 3`: {"RANK": "4", "WORLD_SIZE": "4"},
 		`RANK="x" is not allowed`:                          {"RANK": "x", "WORLD_SIZE": "4"},
+		"RANK is set and WORLD_SIZE is not: want both":     {"RANK": "0"},
+		"WORLD_SIZE is set and RANK is not: want both":     {"WORLD_SIZE": "2"},
 		`PMI_SIZE="0" is not allowed`:                      {"PMI_RANK": "0", "PMI_SIZE": "0"},
 		`MASTER_PORT="65535" is not allowed`:               {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "h", "MASTER_PORT": "65535"},
 	} {

@@ -67,6 +67,21 @@ func fromLauncher(lookup func(string) (string, bool)) (*launched, error) {
 	return nil, nil
 }
 
+// half says that one of torchrun's two variables is missing: who sets the other one by hand means to be a rank, and would
+// start ranks instead.
+func half(lookup func(string) (string, bool)) error {
+	l := &launchers[0]
+	_, hasRank := lookup(l.rank)
+	_, hasSize := lookup(l.size)
+	switch {
+	case hasRank && !hasSize:
+		return config.Mistakef("%s is set and %s is not: want both, as torchrun sets them, or neither to have ranks started here", l.rank, l.size)
+	case hasSize && !hasRank:
+		return config.Mistakef("%s is set and %s is not: want both, as torchrun sets them, or neither to have ranks started here", l.size, l.rank)
+	}
+	return nil
+}
+
 // address is the port after torchrun's store, or a port on loopback made from
 // the name of the job when all ranks are on this host.
 func (l *launcher) address(lookup func(string) (string, bool), size string) (string, error) {

@@ -1,6 +1,8 @@
 package group
 
 import (
+	"context"
+	"log/slog"
 	"slices"
 
 	"github.com/torch-mcast/torch-mcast/internal/live"
@@ -40,7 +42,11 @@ func (g *Group) publish() {
 	g.mesh.Answer(g.told)
 	withdraw, err := g.lobby.network.Publish(g.agreed.settings.Metrics, func() any { return g.Live() }, &live.Job{Group: g.agreed.name(), Ask: g.ask})
 	if err != nil {
-		g.log.Info("mcast top and mcast metrics do not see this rank", "error", err)
+		level := slog.LevelInfo
+		if g.agreed.settings.Metrics != "auto" { // somebody named the place
+			level = slog.LevelWarn
+		}
+		g.log.Log(context.Background(), level, "mcast top and mcast metrics do not see this rank", "MCAST_METRICS", g.agreed.settings.Metrics, "error", err)
 		return
 	}
 	g.withdraw = withdraw

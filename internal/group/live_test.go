@@ -1,7 +1,9 @@
 package group
 
 import (
+	"log/slog"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -62,6 +64,18 @@ func TestLive(t *testing.T) {
 	each(t, p, func(r int) error { return g[r].Close() })
 	require.Empty(t, see())
 	each(t, p, func(r int) error { return unseen[r].Close() })
+}
+
+// TestPlaceThatCannotBeHad: somebody who has named it hears of it.
+func TestPlaceThatCannotBeHad(t *testing.T) {
+	g := world(t, 2, func(s *config.Settings) { s.Metrics = "off" })
+	var said strings.Builder
+	g[0].log = slog.New(slog.NewTextHandler(&said, nil))
+	g[0].agreed.settings.Metrics = "/proc/no/such/place"
+	g[0].publish()
+	require.Contains(t, said.String(), "level=WARN")
+	require.Contains(t, said.String(), "/proc/no/such/place")
+	each(t, 2, func(r int) error { return g[r].Close() })
 }
 
 // TestSizeClasses: a size is in the first class that holds it.

@@ -23,7 +23,7 @@ class Progress:
     done: int = 0
     running: dict[str, float] = field(default_factory=dict)
     passed: int = 0
-    failed: dict[str, str] = field(default_factory=dict)  # with the end of what each said
+    failed: list[tuple[str, str]] = field(default_factory=list)  # and what it said
     skipped: Counter[str] = field(default_factory=Counter)
 
 
@@ -73,7 +73,7 @@ class Board:
             elif outcome == "skipped":
                 progress.skipped[reason or "no reason given"] += 1
             else:
-                progress.failed[name] = reason
+                progress.failed.append((name, reason))
                 self._say(f"{step} FAILED {name}\n{reason.rstrip()}")
 
     def done(self, step: str, name: str, note: str = "") -> None:
@@ -92,7 +92,7 @@ class Board:
         with self._lock:
             progress = self._steps[step]
             if not (progress.passed or progress.failed or progress.skipped):
-                progress.failed["no test of it was run"] = ""
+                progress.failed.append(("no test of it was run", ""))
             progress.ended = time.monotonic()
             progress.running.clear()
             self._say(f"{step} ends after {progress.ended - progress.began:.0f} s: {_counts(progress)}")
@@ -102,18 +102,18 @@ class Board:
         with self._lock:
             print()
             skipped: Counter[str] = Counter()
-            failed: dict[str, str] = {}
+            failed: list[tuple[str, str]] = []
             passed = 0
             for name, progress in self._steps.items():
                 if not progress.ended:
-                    progress.failed["did not run to its end"] = ""
+                    progress.failed.append(("did not run to its end", ""))
                 print(f"{name:14} {progress.ended - progress.began:6.0f} s  {_counts(progress)}")
                 skipped += progress.skipped
-                failed |= {f"{name}: {test}": said for test, said in progress.failed.items()}
+                failed += [(f"{name}: {test}", said) for test, said in progress.failed]
                 passed += progress.passed
             for reason, count in skipped.most_common():
                 print(f"skipped {count:4}: {reason}")
-            for test, said in failed.items():
+            for test, said in failed:
                 print(f"failed: {test}")
                 for line in said.rstrip().splitlines()[-TAIL:]:
                     print(f"    {line}")
