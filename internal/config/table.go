@@ -63,7 +63,7 @@ var table = []Variable{
 	row("MCAST_GROUP", "", func(s *Settings) *netip.Addr { return &s.Group }, orEmpty(multicast(), "derived from the job, in 239.192.0.0/14 or ff15::/16"),
 		"First multicast group; subgroup g uses the address g above it."),
 	row("MCAST_PORT", "0", func(s *Settings) *uint16 { return &s.Port }, orZero(number[uint16](1024, 65535), "derived from the job"),
-		"UDP port of the multicast groups. One that was derived and that another program has is drawn anew; one that was set is an error."),
+		"UDP port of the multicast groups. One that was derived and that another program has is drawn anew; without one that was set, ranks relay."),
 	row("MCAST_TTL", "1", func(s *Settings) *int { return &s.TTL }, number(0, 255),
 		"How many routers a multicast datagram may pass, plus one; 0 keeps it on the host."),
 	row("MCAST_CHAINS", "0", func(s *Settings) *int { return &s.Chains }, orZero(number(1, 256), "over a network all ranks, at most 64 and the chunks of the window by 4; one if all are on one host"),

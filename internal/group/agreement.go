@@ -262,8 +262,8 @@ func (a *agreement) group() (netip.Addr, uint16) {
 // Ports that groups draw from.
 const firstPort, ports = 10000, 20000
 
-// portStep is from a port that is taken to the next that is drawn: beyond those of a job's columns.
-const portStep = 4999
+// portStep is from a port that is taken to the next that is drawn: beyond those of a job's columns, also after mostRedrawn.
+const portStep = 2099
 
 // mostRedrawn bounds how many ports are drawn anew.
 const mostRedrawn = 8

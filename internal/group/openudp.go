@@ -49,14 +49,15 @@ type streamer interface {
 func openDatagrams(ctx context.Context, m *mesh.Mesh, l *lobby, a *agreement, by datagrams) (*transports, error) {
 	for {
 		o, prober, err := prepare(ctx, l, a, by)
+		paths, err := probePaths(ctx, m, a, prober, packetFor(&o), err)
+		if errors.Is(err, errRedraw) {
+			prober.Close()
+			a.redrawn++
+			continue
+		}
 		if prober != nil {
 			// Only once the group has been joined again: where its last member leaves, a switch forgets it.
 			defer prober.Close()
-		}
-		paths, err := probePaths(ctx, m, a, prober, packetFor(&o), err)
-		if errors.Is(err, errRedraw) {
-			a.redrawn++
-			continue
 		}
 		if err != nil {
 			return nil, err

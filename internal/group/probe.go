@@ -40,7 +40,7 @@ const mostRounds = 16
 type probeRecord struct {
 	Fatal     string   `json:"x,omitempty"` // why it cannot take part
 	Silent    bool     `json:"q,omitempty"` // a path that brought packets, not all sizes, brought none in this round
-	Taken     bool     `json:"t,omitempty"` // the reason is that another program has the group's port here
+	Taken     bool     `json:"t,omitempty"` // another program has the port of the group, or of the rank's column
 	Packet    int      `json:"s,omitempty"` // bytes of the largest packet that it wants to send
 	Port      uint16   `json:"p,omitempty"` // where it takes unicast probes
 	Multicast [][2]int `json:"m,omitempty"` // rank and the largest packet heard from it, where that is less than wanted
@@ -142,8 +142,10 @@ func (b *pathProbe) meet(ctx context.Context, a *agreement, packet int, err erro
 		mine.Port, err = b.Port()
 	}
 	if err != nil {
-		var taken *udp.PortTakenError
-		mine.Fatal, mine.Taken = err.Error(), errors.As(err, &taken)
+		mine.Fatal = err.Error()
+	} else if p, ok := b.Prober.(portUser); ok {
+		_, port := a.group()
+		mine.Taken = p.Taken(a.columnPort(port))
 	}
 	all, e := b.exchange(ctx, &mine)
 	if e != nil {
@@ -168,17 +170,18 @@ func (b *pathProbe) meet(ctx context.Context, a *agreement, packet int, err erro
 	return nil
 }
 
-// redraws reports whether another port of the multicast group is drawn: only that is in the way at any rank, and nobody has asked
-// for this one.
+// portUser is a Prober whose datagrams have ports.
+type portUser interface {
+	// Taken reports whether another program has the port of the group, or another one.
+	Taken(port uint16) bool
+}
+
+// redraws reports whether another port of the multicast group is drawn: a rank cannot have this one, and nobody has asked for
+// it. Where none of several can be had, ranks relay.
 func (a *agreement) redraws(all []probeRecord) bool {
-	taken := false
-	for r := range all {
-		if all[r].Fatal != "" && !all[r].Taken {
-			return false
-		}
-		taken = taken || all[r].Taken
-	}
-	return taken && a.settings.Port == 0 && a.redrawn < mostRedrawn
+	fails := func(r probeRecord) bool { return r.Fatal != "" }
+	taken := func(r probeRecord) bool { return r.Taken }
+	return a.settings.Port == 0 && a.redrawn < mostRedrawn && slices.ContainsFunc(all, taken) && !slices.ContainsFunc(all, fails)
 }
 
 // misses says that a rank has not heard all of another one.

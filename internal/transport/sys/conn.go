@@ -28,8 +28,8 @@ const (
 // late, it is far away: who is dead is for others to say. Linux before 6.15 has no such bound, and
 // is left as it is, as is one that a sandbox keeps from it.
 func Persist(conn syscall.Conn) {
-	if Wish(conn, tcpRTOMax, mostRTOMilli) {
-		Wish(conn, unix.TCP_USER_TIMEOUT, giveUpMilli)
+	if Wish(conn, unix.TCP_USER_TIMEOUT, giveUpMilli) && !Wish(conn, tcpRTOMax, mostRTOMilli) {
+		Wish(conn, unix.TCP_USER_TIMEOUT, 0)
 	}
 }
 

@@ -79,16 +79,14 @@ func OpenProber(o Options) (_ *Prober, err error) { // once a join
 }
 
 // openMulticast opens the sockets of all subgroups. Where the host refuses them, ranks relay: Multicast says why. An error is
-// of what this process may have in a moment, or that another program has the port.
+// of what this process may have in a moment.
 func (p *Prober) openMulticast() error {
 	if p.o.Unicast {
 		return nil
 	}
 	for subgroup := range p.o.Subgroups {
 		err := p.open(subgroup)
-		var taken *PortTakenError
-		if errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) || errors.As(err, &taken) {
-			p.closeMulticast()
+		if errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) {
 			return err
 		}
 		if err != nil {
@@ -98,6 +96,20 @@ func (p *Prober) openMulticast() error {
 		}
 	}
 	return nil
+}
+
+// Taken reports whether another program has the port of the groups, or another one that is asked for.
+func (p *Prober) Taken(port uint16) bool {
+	err := p.mute
+	if err == nil && port != p.o.Port && !p.o.Unicast {
+		o := p.o
+		o.Port = port
+		for subgroup := 0; err == nil && subgroup < o.Subgroups; subgroup++ {
+			err = tryReceiver(o.on(subgroup), subgroup)
+		}
+	}
+	var taken *PortTakenError
+	return errors.As(err, &taken)
 }
 
 // closeMulticast closes the sockets of all subgroups.

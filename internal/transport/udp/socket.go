@@ -71,6 +71,15 @@ func receive(fd int, o *Options, subgroup int) error {
 	return joinGroup(fd, o, subgroup)
 }
 
+// tryReceiver returns what keeps a socket from receiving a subgroup.
+func tryReceiver(o *Options, subgroup int) error {
+	fd, err := batch.Open(o.Family().Domain)
+	if err != nil {
+		return err
+	}
+	return errors.Join(receive(fd, o, subgroup), unix.Close(fd))
+}
+
 // PortTakenError says that another program has a group's address.
 type PortTakenError struct{ At netip.AddrPort }
 

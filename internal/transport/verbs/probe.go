@@ -44,6 +44,9 @@ func OpenProber(o udp.Options) (*Prober, error) {
 	return p, nil
 }
 
+// Taken hides that of sockets: devices have no ports.
+func (*Prober) Taken(uint16) bool { return false }
+
 // Multicast sends a probe to all ranks, in a datagram as large as in a packet of UDP of so many bytes.
 func (p *Prober) Multicast(packet int) error {
 	packet = max(p.o.MinPacket(), min(packet, p.o.Interface.MTU))
