@@ -88,19 +88,17 @@ func (a *attempt) abandon() {
 		return
 	}
 	delete(attempts.by, a.id)
-	a.drop()
-	a.opts.note("p2p: to %v: closed, nobody asked for it for %v", a.place.addr, a.opts.patience())
+	if a.result.comm != nil {
+		a.drop()
+		a.opts.note("p2p: to %v: closed, nobody asked for it for %v", a.place.addr, a.opts.patience())
+	}
 }
 
 // drop closes a comm that nobody has asked for. attempts is locked.
 func (a *attempt) drop() {
-	if a.result.comm != nil {
-		Wrap(a.result.comm).Close()
-		a.result.comm = nil
-	}
-	if a.first != nil {
-		_ = a.first.Close()
-	}
+	Wrap(a.result.comm).Close()
+	a.result.comm = nil
+	_ = a.first.Close()
 }
 
 // errGone is of a connection that had come about.
@@ -122,17 +120,17 @@ func (a *attempt) mind() {
 	a.opts.note("p2p: to %v: closed, as the peer has done before anybody asked for it", a.place.addr)
 }
 
-// closes waits until the peer has closed a connection; false: there is something to read, or this end has closed it. It takes
-// nothing of what has come.
+// closes waits until the peer has closed a connection; false: this end has closed it. What has come stays there.
 func closes(c net.Conn) (gone bool) {
 	raw, err := c.(syscall.Conn).SyscallConn()
 	if err != nil {
 		return false
 	}
 	_ = raw.Read(func(fd uintptr) bool {
-		n, _, err := unix.Recvfrom(int(fd), make([]byte, 1), unix.MSG_PEEK|unix.MSG_DONTWAIT)
-		gone = err == nil && n == 0 || errors.Is(err, unix.ECONNRESET)
-		return !errors.Is(err, unix.EAGAIN)
+		hangup := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLRDHUP}}
+		n, _ := unix.Poll(hangup, 0) // 0 after an error
+		gone = n > 0
+		return gone
 	})
 	return gone
 }
