@@ -4,16 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/explain"
-	"github.com/torch-mcast/torch-mcast/internal/hoststat"
 	"github.com/torch-mcast/torch-mcast/internal/watch"
 )
 
@@ -78,15 +75,12 @@ func (c *explainCommand) look(ctx context.Context) (func() ([]watch.Rank, []erro
 // ofJobs returns what looks at all ranks of the jobs that were here at the first look.
 func (c *explainCommand) ofJobs() (func() ([]watch.Rank, []error), error) {
 	var jobs func() ([]watch.Rank, []error)
-	return c.by(func(directories []string) ([]watch.Rank, []error) {
+	return c.by(func(directories []string) (ranks []watch.Rank, errs []error) {
 		if jobs == nil {
-			found, err := watch.Jobs(directories)
-			if err != nil {
-				return nil, []error{err}
-			}
-			jobs = found
+			jobs, errs = watch.Jobs(directories)
 		}
-		return jobs()
+		ranks, silent := jobs()
+		return ranks, append(errs, silent...)
 	})
 }
 
@@ -101,6 +95,8 @@ func (c *explainCommand) explain(ctx context.Context) (*explain.Report, error) {
 	}
 	look = c.among(look)
 	before, _ := look()
+	logs := openLogs(before)
+	defer logs.close()
 	select {
 	case <-time.After(c.For):
 	case <-ctx.Done():
@@ -108,8 +104,8 @@ func (c *explainCommand) explain(ctx context.Context) (*explain.Report, error) {
 	}
 	after, errs := look()
 	report := explain.Of(explain.Between(before, after), errs)
-	if len(errs) == 0 { // who did not answer has perhaps not ended
-		report.Ended = endedMeanwhile(before, after)
+	if len(report.Missing) == 0 { // who did not answer has perhaps not ended
+		report.Ended = logs.ended(before, after)
 	}
 	if len(report.Jobs) == 0 {
 		none := errors.New("no rank was there: none of this user runs here, or none publishes (MCAST_METRICS); see --hosts")
@@ -126,37 +122,6 @@ func (c *explainCommand) explain(ctx context.Context) (*explain.Report, error) {
 		return nil, errors.Join(append(errs, none)...) // who did not answer is why
 	}
 	return report, nil
-}
-
-// mostLogs bounds the logs whose end is shown.
-const mostLogs = 4
-
-// endedMeanwhile says which groups were there before and are not any more, and what their ranks on this host wrote last.
-func endedMeanwhile(before, after []watch.Rank) (said []string) {
-	ranks := map[string][]watch.Rank{}
-	for _, r := range before {
-		if !slices.ContainsFunc(after, func(now watch.Rank) bool { return now.Group == r.Group }) {
-			ranks[r.Group] = append(ranks[r.Group], r)
-		}
-	}
-	for _, group := range slices.Sorted(maps.Keys(ranks)) {
-		text := fmt.Sprintf("group %s: %d ranks were there, and have ended meanwhile", group, len(ranks[group]))
-		var logs []string
-		for _, r := range ranks[group] {
-			if r.Log == "" || slices.Contains(logs, r.Log) || len(logs) == mostLogs {
-				continue
-			}
-			logs = append(logs, r.Log)
-			if word := hoststat.LastWord(r.Log); word != "" {
-				text += fmt.Sprintf("\n  the last line of %s: %s", r.Log, word)
-			}
-		}
-		if !strings.Contains(text, "\n") {
-			text += ": their log says why"
-		}
-		said = append(said, text)
-	}
-	return said
 }
 
 func (c *explainCommand) show(report *explain.Report) error {

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"errors"
 	"os/user"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -58,6 +60,10 @@ func (f *rankFlags) among(look func() ([]watch.Rank, []error)) func() ([]watch.R
 				chosen = append(chosen, *r)
 			}
 		}
+		errs = slices.DeleteFunc(errs, func(err error) bool {
+			var silent *watch.SilentError
+			return errors.As(err, &silent) && !slices.ContainsFunc(chosen, func(r watch.Rank) bool { return r.Group == silent.Group })
+		})
 		return chosen, errs
 	}
 }

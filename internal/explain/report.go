@@ -47,11 +47,8 @@ func Of(jobs []Job, missing []error) *Report {
 	return r
 }
 
-// Found reports whether there is a finding, or a job has ended.
+// Found reports whether there is a finding. That a group has ended is none: trainings do.
 func (r *Report) Found() bool {
-	if len(r.Ended) > 0 {
-		return true
-	}
 	for i := range r.Jobs {
 		if len(r.Jobs[i].Findings) > 0 {
 			return true

@@ -50,7 +50,7 @@ func Verdict(j *Job) []Finding {
 	}
 	found := ended(j)
 	if len(found) == 0 {
-		direct := slices.Concat(quotas(j), losses(j), otherTraffic(j), interfaces(j), switches(j))
+		direct := slices.Concat(silent(j), quotas(j), losses(j), otherTraffic(j), interfaces(j), switches(j))
 		found = append(direct, unicast(j)...)
 		awaited := j.waitedFor()
 		for _, f := range slices.Concat(late(j, awaited), slow(j, awaited), unseen(j, awaited)) {
@@ -83,15 +83,20 @@ func ended(j *Job) (found []Finding) {
 			}}
 		}
 	}
-	if len(j.Silent) > 0 {
-		return []Finding{{
-			Cause: "no-answer", Limit: Application, Ranks: j.Silent, Share: 1,
-			What:    fmt.Sprintf("%s not answered: stopped, dead or cut off", plural(j.Silent, "has", "have")),
-			Figures: []string{fmt.Sprintf("%d of %d ranks answered", len(j.Accounts), j.Size)},
-			Remedy:  "look at its process on its host (ps shows T for one that is stopped) and at its log; mcast doctor looks at the path",
-		}}
-	}
 	return stalled(j)
+}
+
+// silent says which ranks have not answered the others.
+func silent(j *Job) []Finding {
+	if len(j.Silent) == 0 {
+		return nil
+	}
+	return []Finding{{
+		Cause: "no-answer", Limit: Application, Ranks: j.Silent, Share: 1,
+		What:    fmt.Sprintf("%s not answered the others: stopped, dead, cut off, or without a core for long", plural(j.Silent, "has", "have")),
+		Figures: []string{fmt.Sprintf("%d of %d ranks answered within %v", len(j.Accounts), j.Size, group.AnswerWithin)},
+		Remedy:  "look at its process on its host (ps shows T for one that is stopped) and at its log; mcast doctor looks at the path",
+	}}
 }
 
 // standsStill is from when on a wait is told by itself; a rank's log does so from then on, too.

@@ -155,7 +155,9 @@ func (g *Group) leave() error {
 
 // release frees what a group held that this rank has left.
 func (g *Group) release() error {
-	g.mesh.Answer(nil)
+	g.telling.Lock()
+	g.released = true
+	g.telling.Unlock()
 	if g.withdraw != nil {
 		g.withdraw() // nobody looks from now on at what is freed below
 	}

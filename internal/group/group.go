@@ -80,6 +80,8 @@ type Group struct {
 
 	counters counters
 	warnings warnings
+	telling  sync.Mutex                // what this rank says of itself, to those who ask over the mesh
+	released bool                      // there is nothing to say any more; guarded by telling
 	waiting  atomic.Pointer[[]Waiting] // of the monitor
 	lately   Lately                    // likewise
 	watchers sync.WaitGroup            // goroutines that end with life

@@ -19,43 +19,45 @@ type Told struct {
 
 // Asked is what ranks have said.
 type Asked struct {
-	Ranks []Told `json:"ranks"`
-	// Silent are those that have not, ascending: they are stopped, dead or cut off.
+	Ranks []json.RawMessage `json:"ranks"` // a Told each, ascending
+	// Silent are those that have not answered, ascending.
 	Silent []int `json:"silent"`
 }
 
 // told is this rank's, for the mesh.
 func (g *Group) told() []byte {
-	host, _ := os.Hostname() // empty: it is not known
-	l := g.Live()
-	page, err := json.Marshal(Told{live.Of(l), host, hoststat.Of(os.Getpid(), l.Info.Interface)})
+	host, _ := os.Hostname()                            // empty: it is not known
+	place := hoststat.Of(os.Getpid(), g.info.Interface) // which may take a while: a card that is reset keeps all who ask
+	g.telling.Lock()
+	defer g.telling.Unlock()
+	if g.released {
+		return nil
+	}
+	page, err := json.Marshal(Told{live.Of(g.Live()), host, place})
 	if err != nil {
 		return nil
 	}
 	return page
 }
 
-// answerWithin is what a rank may take to answer.
-const answerWithin = 700 * time.Millisecond
+// AnswerWithin is what a rank may take to answer.
+const AnswerWithin = 1500 * time.Millisecond
 
-// ask asks all ranks. If some are named it waits for these alone.
-func (g *Group) ask(some []int) any {
-	ctx, cancel := context.WithTimeout(g.life, answerWithin)
+// ask asks all ranks, and waits for all but those of skip.
+func (g *Group) ask(skip []int) any {
+	ctx, cancel := context.WithTimeout(g.life, AnswerWithin)
 	defer cancel()
-	said := Asked{Ranks: []Told{}, Silent: []int{}}
-	answers := g.mesh.Ask(ctx, some)
+	said := Asked{Ranks: []json.RawMessage{}, Silent: []int{}}
+	answers := g.mesh.Ask(ctx, skip)
 	for rank := range g.agreed.size {
-		var t Told
-		if len(answers) == 0 || answers[0].Rank != rank {
-			said.Silent = append(said.Silent, rank)
+		if len(answers) > 0 && answers[0].Rank == rank {
+			if json.Valid(answers[0].Page) {
+				said.Ranks = append(said.Ranks, answers[0].Page)
+			}
+			answers = answers[1:]
 			continue
 		}
-		if err := json.Unmarshal(answers[0].Page, &t); err == nil && t.Process != nil && len(t.Groups) == 1 {
-			said.Ranks = append(said.Ranks, t)
-		} else {
-			said.Silent = append(said.Silent, rank)
-		}
-		answers = answers[1:]
+		said.Silent = append(said.Silent, rank)
 	}
 	return said
 }

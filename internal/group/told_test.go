@@ -1,6 +1,7 @@
 package group
 
 import (
+	"encoding/json"
 	"os"
 	"testing"
 
@@ -30,7 +31,9 @@ func TestAskedForAll(t *testing.T) {
 			return len(said.Silent) == 0
 		})
 		require.Len(t, said.Ranks, p)
-		for rank, told := range said.Ranks {
+		for rank, page := range said.Ranks {
+			var told Told
+			require.NoError(t, json.Unmarshal(page, &told))
 			require.Equal(t, os.Getpid(), told.PID)
 			require.Len(t, told.Groups, 1)
 			require.Equal(t, name, told.Groups[0].Group)

@@ -5,30 +5,58 @@ import (
 	"io"
 	"os"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // launchers is how many parents of a process are asked for its log: what torchrun, srun or a shell starts writes to
 // them, and they to a file.
 const launchers = 4
 
-// Log returns the file that a process, or else who started it, writes its errors to; empty if that is none, such as a
-// terminal.
-func Log(pid int) string {
+// Log is a file that a process writes its errors to. It is kept open: later its name may be another file's, or the
+// process gone that it had this name for.
+type Log struct {
+	Name string
+	file *os.File
+}
+
+// OpenLog returns that of a process of this host, or else of who started it; nil if that is no file, but such as a terminal.
+func OpenLog(pid int) *Log {
 	for range 1 + launchers {
 		for _, fd := range []int{2, 1} {
-			path, err := os.Readlink(fmt.Sprintf("/proc/%d/fd/%d", pid, fd))
-			if err != nil {
-				continue
-			}
-			if s, err := os.Stat(path); err == nil && s.Mode().IsRegular() {
-				return path
+			if l := open(fmt.Sprintf("/proc/%d/fd/%d", pid, fd)); l != nil {
+				return l
 			}
 		}
 		if pid = parent(pid); pid <= 1 {
 			break
 		}
 	}
-	return ""
+	return nil
+}
+
+// open opens what a descriptor stands for, if it is a file.
+func open(descriptor string) *Log {
+	name, err := os.Readlink(descriptor)
+	if err != nil || !strings.HasPrefix(name, "/") { // a pipe or a socket
+		return nil
+	}
+	f, err := os.OpenFile(descriptor, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
+	if err != nil {
+		return nil
+	}
+	if s, err := f.Stat(); err != nil || !s.Mode().IsRegular() {
+		_ = f.Close()
+		return nil
+	}
+	return &Log{name, f}
+}
+
+// Close closes it; nil is closed.
+func (l *Log) Close() {
+	if l != nil {
+		_ = l.file.Close()
+	}
 }
 
 // parent is who started a process; 0: it is not known.
@@ -45,19 +73,14 @@ func parent(pid int) (by int) {
 // lastBytes of a log are looked at.
 const lastBytes = 4096
 
-// LastWord returns the last line of a log that is not empty; empty if there is none.
-func LastWord(path string) string {
-	f, err := os.Open(path)
-	if err != nil {
-		return ""
-	}
-	defer func() { _ = f.Close() }()
-	size, err := f.Seek(0, io.SeekEnd)
+// LastWord returns the last line that is not empty; empty if there is none.
+func (l *Log) LastWord() string {
+	size, err := l.file.Seek(0, io.SeekEnd)
 	if err != nil {
 		return ""
 	}
 	text := make([]byte, min(size, lastBytes))
-	n, _ := f.ReadAt(text, size-int64(len(text))) // of a file that is cut meanwhile: what is there
+	n, _ := l.file.ReadAt(text, size-int64(len(text))) // of a file that is cut meanwhile: what is there
 	lines := strings.Split(strings.TrimSpace(string(text[:n])), "\n")
 	return strings.TrimSpace(lines[len(lines)-1])
 }

@@ -14,7 +14,7 @@ import (
 // TestLog: the file is found that a process writes to, or the one that starts it.
 func TestLog(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "rank0.log")
-	f, err := os.Create(path)
+	f, err := os.Create(path) // for reading as well
 	require.NoError(t, err)
 	for _, program := range []string{
 		`echo $$; exec cat`,
@@ -30,11 +30,15 @@ func TestLog(t *testing.T) {
 		var pid int
 		_, err = fmt.Fscan(out, &pid)
 		require.NoError(t, err)
-		require.Equal(t, path, Log(pid))
+		l := OpenLog(pid)
+		require.NotNil(t, l)
+		require.Equal(t, path, l.Name)
+		l.Close()
 		require.NoError(t, in.Close())
 		require.NoError(t, cmd.Wait())
 	}
-	require.Empty(t, Log(1<<30))
+	require.Nil(t, OpenLog(1<<30))
+	(*Log)(nil).Close()
 
 	for text, want := range map[string]string{
 		"":                                      "",
@@ -44,7 +48,7 @@ func TestLog(t *testing.T) {
 		strings.Repeat("x", 9000) + "\nlast \n": "last",
 	} {
 		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
-		require.Equal(t, want, LastWord(path))
+		l := &Log{path, f}
+		require.Equal(t, want, l.LastWord())
 	}
-	require.Empty(t, LastWord(path+"0"))
 }

@@ -10,5 +10,5 @@ var Patience = &patience
 
 // ReadWithin is Read of processes that have so long to answer.
 func ReadWithin[T any](within time.Duration, directories []string) ([]Process[T], []error) {
-	return readAll[T](within, directories)
+	return readAll[T](within, 0, directories)
 }

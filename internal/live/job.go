@@ -20,23 +20,23 @@ import (
 const jobSuffix = ".job"
 
 const (
-	jobsAtOnce  = 4        // questions that a process answers
-	mostOfAJob  = 1 << 30  // bytes of an answer
-	mostToAsk   = 64 << 10 // bytes of a question
+	jobsAtOnce  = 4         // questions that a process answers
+	mostOfAJob  = 300 << 20 // bytes of an answer: more than a mesh gathers
+	mostToAsk   = 256 << 10 // bytes of a question: all ranks that there may be, by number
 	jobPatience = 2 * time.Second
 )
 
 // Job answers for all ranks of a group.
 type Job struct {
 	Group string
-	// Ask returns what ranks say of themselves. If some are named it waits for these alone.
-	Ask func(some []int) any
+	// Ask returns what ranks say of themselves, once all have but those of skip, or some time is over.
+	Ask func(skip []int) any
 }
 
 // question is what who connects asks.
 type question struct {
 	Group string `json:"group"`
-	Some  []int  `json:"some,omitempty"` // ranks to wait for
+	Skip  []int  `json:"skip,omitempty"` // ranks not to wait for
 }
 
 // serveJobs answers until the listener is closed.
@@ -80,19 +80,24 @@ func (p *publisher) answer(c net.Conn) {
 	if job == nil {
 		return // it has ended
 	}
-	said := job.Ask(q.Some)
+	said := job.Ask(q.Skip)
 	_ = c.SetDeadline(time.Now().Add(jobPatience))
 	_ = json.NewEncoder(c).Encode(said) // whoever asked may be gone
 }
 
-// Ask asks the process of a page for all ranks of a group, into what it says.
-func (p *Process[T]) Ask(ctx context.Context, group string, some []int, said any) error {
-	if p.job == "" {
-		return errors.New("it publishes no socket that answers for other ranks")
-	}
+// EndedError says that a process, or its group, is gone, or never had a socket that answers for other ranks.
+type EndedError struct{ Group string }
+
+func (e *EndedError) Error() string {
+	return fmt.Sprintf("group %s has ended there, or is of a version that does not answer for other ranks", e.Group)
+}
+
+// Ask asks the process of a page for all ranks of a group but those of skip, into what it says. An *EndedError says that nobody
+// is there to be asked.
+func (p *Process[T]) Ask(ctx context.Context, group string, skip []int, said any) error {
 	c, err := new(net.Dialer).DialContext(ctx, "unix", p.job)
-	if errors.Is(err, fs.ErrNotExist) {
-		return errors.New("it has ended, or is of a version that does not answer for other ranks")
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED) {
+		return &EndedError{group}
 	}
 	if err != nil {
 		return err
@@ -102,12 +107,12 @@ func (p *Process[T]) Ask(ctx context.Context, group string, some []int, said any
 	if err := c.SetDeadline(end); err != nil {
 		return err
 	}
-	if err := json.NewEncoder(c).Encode(question{group, some}); err != nil {
+	if err := json.NewEncoder(c).Encode(question{group, skip}); err != nil {
 		return err
 	}
 	err = json.NewDecoder(io.LimitReader(c, mostOfAJob)).Decode(said)
 	if errors.Is(err, io.EOF) {
-		return fmt.Errorf("group %s has ended there", group)
+		return &EndedError{group}
 	}
 	return err
 }

@@ -184,10 +184,10 @@ func TestClaimedPID(t *testing.T) {
 // TestJob: a process answers for the ranks of its groups, for its user alone, until they are withdrawn.
 func TestJob(t *testing.T) {
 	dir := systest.ShortDir(t)
-	withdraw, err := live.Publish(dir, func() any { return "one" }, &live.Job{Group: "abc", Ask: func(some []int) any { return some }})
+	withdraw, err := live.Publish(dir, func() any { return "one" }, &live.Job{Group: "abc", Ask: func(skip []int) any { return skip }})
 	require.NoError(t, err)
-	pages, err := live.ReadSoon[string]([]string{dir})
-	require.NoError(t, err)
+	pages, errs := live.ReadSoon[string]([]string{dir})
+	require.Empty(t, errs)
 	require.Len(t, pages, 1)
 	found, err := filepath.Glob(filepath.Join(dir, "*.job"))
 	require.NoError(t, err)
@@ -199,8 +199,8 @@ func TestJob(t *testing.T) {
 	var said []int
 	require.NoError(t, pages[0].Ask(t.Context(), "abc", []int{1, 3}, &said))
 	require.Equal(t, []int{1, 3}, said)
-	require.ErrorContains(t, pages[0].Ask(t.Context(), "abd", nil, &said), "group abd has ended there")
+	require.Equal(t, &live.EndedError{Group: "abd"}, pages[0].Ask(t.Context(), "abd", nil, &said))
 	withdraw()
-	require.Error(t, pages[0].Ask(t.Context(), "abc", nil, &said))
+	require.Equal(t, &live.EndedError{Group: "abc"}, pages[0].Ask(t.Context(), "abc", nil, &said))
 	require.NoFileExists(t, found[0])
 }

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 )
 
@@ -33,42 +32,12 @@ func Directories() []string {
 // Read returns the pages of all processes that publish in some directories, and why others could not be read. Those
 // that have died are none.
 func Read[T any](directories []string) (pages []Process[T], errs []error) {
-	return readAll[T](patience, directories)
+	return readAll[T](patience, 0, directories)
 }
 
-// ReadSoon is Read that waits no longer for others once a page came moments ago. A process that is stopped keeps nobody.
-func ReadSoon[T any](directories []string) (pages []Process[T], err error) {
-	paths, err := socketsIn(directories)
-	if err != nil {
-		return nil, err
-	}
-	came := make(chan *Process[T], len(paths)) // nil: it could not be read
-	for _, path := range paths {
-		go func() {
-			page, err := read[T](patience, path)
-			if err != nil {
-				came <- nil
-				return
-			}
-			came <- &page
-		}()
-	}
-	var enough <-chan time.Time
-	for range paths {
-		select {
-		case page := <-came:
-			if page == nil {
-				continue
-			}
-			pages = append(pages, *page)
-			if enough == nil {
-				enough = time.After(soon)
-			}
-		case <-enough:
-			return pages, nil
-		}
-	}
-	return pages, nil
+// ReadSoon is Read that waits no longer for others once a page came moments ago: a process that is stopped keeps nobody.
+func ReadSoon[T any](directories []string) (pages []Process[T], errs []error) {
+	return readAll[T](patience, soon, directories)
 }
 
 // socketsIn returns those of processes' pages.
@@ -83,25 +52,41 @@ func socketsIn(directories []string) (paths []string, err error) {
 	return paths, nil
 }
 
-func readAll[T any](within time.Duration, directories []string) (pages []Process[T], errs []error) {
+// readAll gives each process so long, and, unless that is 0, the others so long after a page.
+func readAll[T any](within, after time.Duration, directories []string) (pages []Process[T], errs []error) {
 	paths, err := socketsIn(directories)
 	if err != nil {
 		return nil, []error{err}
 	}
 	type outcome struct {
+		at   int
 		page Process[T]
 		err  error
 	}
+	came, free := make(chan outcome, len(paths)), make(chan struct{}, atOnce)
 	outcomes := make([]outcome, len(paths))
-	var all errgroup.Group
-	all.SetLimit(atOnce)
 	for i, path := range paths {
-		all.Go(func() error {
-			outcomes[i].page, outcomes[i].err = read[T](within, path)
-			return nil
-		})
+		outcomes[i].err = fmt.Errorf("no page within %v of another one's", after)
+		go func() {
+			free <- struct{}{}
+			page, err := read[T](within, path)
+			<-free
+			came <- outcome{i, page, err}
+		}()
 	}
-	_ = all.Wait() // each outcome has its own
+	var enough <-chan time.Time
+	for range paths {
+		select {
+		case o := <-came:
+			outcomes[o.at] = o
+			if o.err == nil && after > 0 {
+				enough = time.After(after)
+			}
+			continue
+		case <-enough:
+		}
+		break
+	}
 	for i, o := range outcomes {
 		switch {
 		case o.err == nil:

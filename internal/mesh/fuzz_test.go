@@ -43,7 +43,7 @@ func FuzzFrames(f *testing.F) {
 	f.Add(append(frame(records, 0, 1, 8, "\x00\x01\x00\x00\x00\x02hi"), frame(leave, 0, 1, 16, "\x00\x00\x00\x00\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\x02")...))
 	f.Add(append(frame(notice, 0, 1, 6, "\x00\x00\x00\x07hi"), frame(fault, 0, 65535, 3, "\x01hi")...))
 	f.Add(frame(fault, 0, 1, 1<<31, ""))
-	f.Add(append(frame(ask, 0, 1, 8, "question"), frame(answer, 0, 1, 12, "questionpage")...))
+	f.Add(append(frame(ask, 0, 1, 9, "question\x02"), frame(answer, 0, 1, 12, "questionpage")...))
 	f.Add(append(frame(ask, 0, 1, 7, "quest??"), frame(answer, 0, 2, 3, "que")...))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		faults := make(chan *Fault, 2)

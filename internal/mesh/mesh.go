@@ -76,6 +76,7 @@ type Mesh struct {
 	latest     Notice
 	noticed    chan struct{} // replaced with every notice
 	asks       asks
+	making     sync.Mutex // of a page
 	closing    bool
 	wg         sync.WaitGroup
 	reports    sync.WaitGroup // of faults to neighbours
@@ -87,6 +88,7 @@ type edge struct {
 	conn  net.Conn
 	heard atomic.Pointer[time.Time] // when the last frame came; at first, when the edge was added
 	turn  chan struct{}             // one writer at a time has put something in; a Mutex would stop virtual time
+	posts []posted                  // that wait to be written; guarded by Mesh.mu
 }
 
 func (e *edge) hear() {
@@ -362,8 +364,8 @@ func (m *Mesh) handle(e *edge, kind, round byte, rank int, payload []byte) error
 			m.spreadNotice(Notice{binary.BigEndian.Uint32(payload), rank, string(payload[4:])})
 		}
 	case ask:
-		if len(payload) == 8 {
-			m.ask(asked{number: binary.BigEndian.Uint64(payload), back: e})
+		if len(payload) == askSize {
+			m.ask(asked{number: binary.BigEndian.Uint64(payload), back: e}, int(payload[askSize-1]))
 		}
 	case answer:
 		if len(payload) >= 8 && len(payload) <= 8+maxPage && rank < m.size {

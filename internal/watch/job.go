@@ -2,6 +2,7 @@ package watch
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -16,29 +17,33 @@ import (
 // job is a group, with processes of this host that answer for all its ranks.
 type job struct {
 	group    string
-	asked    []live.Process[group.Live]
-	answered []int // ranks that have answered; the next time none but these are waited for
+	asked    []live.Process[group.Live] // the one that has answered first
+	pids     map[int]int                // by rank of this host
+	silent   []int                      // ranks that have not answered; the next time they are not waited for
+	answered bool
 }
 
-// askWithin is what a process may take to answer for all ranks.
-const askWithin = 5 * time.Second
+const (
+	askWithin = 2*group.AnswerWithin + time.Second // what a process may take to answer for all ranks
+	mostTries = 3                                  // of processes, one after another
+	atOnce    = 4                                  // groups: of each there may be much to read
+)
 
 // Jobs finds the groups that have ranks on this host, and returns what looks at all ranks of them: one process of this
-// host asks those of other hosts. Ranks that do not answer are errors.
-func Jobs(directories []string) (look func() ([]Rank, []error), err error) {
-	pages, err := live.ReadSoon[group.Live](directories)
-	if err != nil {
-		return nil, err
-	}
+// host asks those of other hosts. A rank that does not answer is a *SilentError. errs say which processes of this host
+// could not be read.
+func Jobs(directories []string) (look func() ([]Rank, []error), errs []error) {
+	pages, errs := live.ReadSoon[group.Live](directories)
 	var jobs []*job
 	for _, p := range pages {
 		for i := range p.Groups {
 			name := p.Groups[i].Group
 			at := slices.IndexFunc(jobs, func(j *job) bool { return j.group == name })
 			if at < 0 {
-				at, jobs = len(jobs), append(jobs, &job{group: name})
+				at, jobs = len(jobs), append(jobs, &job{group: name, pids: map[int]int{}})
 			}
 			jobs[at].asked = append(jobs[at].asked, p)
+			jobs[at].pids[p.Groups[i].Info.Rank] = p.PID
 		}
 	}
 	return func() (ranks []Rank, errs []error) {
@@ -47,7 +52,7 @@ func Jobs(directories []string) (look func() ([]Rank, []error), err error) {
 			errs  []error
 		}, len(jobs))
 		var all errgroup.Group
-		all.SetLimit(mostAsked)
+		all.SetLimit(atOnce)
 		for i, j := range jobs {
 			all.Go(func() error {
 				outcomes[i].ranks, outcomes[i].errs = j.look()
@@ -59,7 +64,7 @@ func Jobs(directories []string) (look func() ([]Rank, []error), err error) {
 			ranks, errs = append(ranks, o.ranks...), append(errs, o.errs...)
 		}
 		return ranks, errs
-	}, nil
+	}, errs
 }
 
 // SilentError says that a rank which others asked over the mesh has not answered.
@@ -69,35 +74,52 @@ type SilentError struct {
 }
 
 func (e *SilentError) Error() string {
-	return fmt.Sprintf("rank %d of group %s, asked over the mesh: it is stopped, dead or cut off", e.Rank, e.Group)
+	return fmt.Sprintf("rank %d of group %s has not answered the others within %v", e.Rank, e.Group, group.AnswerWithin)
 }
 
-// look asks one process after another until one answers.
+// look asks one process after another until one answers. Where all have ended that had answered before, it returns nothing.
 func (j *job) look() (ranks []Rank, errs []error) {
-	ctx, cancel := context.WithTimeout(context.Background(), askWithin)
-	defer cancel()
-	for i := range j.asked {
+	for i := range min(len(j.asked), mostTries) {
 		p := &j.asked[i]
 		var said group.Asked
-		if err := p.Ask(ctx, j.group, j.answered, &said); err != nil {
-			errs = append(errs, fmt.Errorf("process %d, asked for all ranks of group %s: %w", p.PID, j.group, err))
+		err := j.ask(p, &said)
+		var ended *live.EndedError
+		if errors.As(err, &ended) && j.answered {
 			continue
 		}
-		errs = nil
-		j.answered = nil
-		for k := range said.Ranks {
-			t := &said.Ranks[k]
-			if t.Process == nil || len(t.Groups) != 1 {
-				return nil, []error{errors.New("what a rank says is none of this version's")}
-			}
-			r := Rank{Version: t.Version, Commit: t.Commit, PID: t.PID, Run: t.Run, At: t.At, Host: t.Host, Place: &t.Place, Live: t.Groups[0]}
-			ranks = append(ranks, r)
-			j.answered = append(j.answered, r.Info.Rank)
+		if err == nil {
+			ranks, errs = j.read(&said)
+			j.asked[0], j.asked[i] = j.asked[i], j.asked[0]
+			j.silent, j.answered = said.Silent, true
+			return ranks, errs
 		}
-		for _, rank := range said.Silent {
-			errs = append(errs, &SilentError{j.group, rank})
-		}
-		return ranks, errs
+		errs = append(errs, fmt.Errorf("process %d, asked for all ranks of group %s: %w", p.PID, j.group, err))
 	}
 	return nil, errs
+}
+
+func (j *job) ask(p *live.Process[group.Live], said *group.Asked) error {
+	ctx, cancel := context.WithTimeout(context.Background(), askWithin)
+	defer cancel()
+	return p.Ask(ctx, j.group, j.silent, said)
+}
+
+// read returns the ranks that have answered.
+func (j *job) read(said *group.Asked) (ranks []Rank, errs []error) {
+	for _, page := range said.Ranks {
+		var t group.Told
+		if err := json.Unmarshal(page, &t); err != nil || t.Process == nil || len(t.Groups) != 1 {
+			errs = append(errs, fmt.Errorf("what a rank of group %s says is none of this version's", j.group))
+			continue
+		}
+		r := Rank{Version: t.Version, Commit: t.Commit, PID: t.PID, Run: t.Run, At: t.At, Host: t.Host, Place: &t.Place, Live: t.Groups[0]}
+		if pid, here := j.pids[r.Info.Rank]; here { // not what it claims, and not that of a PID namespace
+			r.PID, r.Here = pid, pid != 0
+		}
+		ranks = append(ranks, r)
+	}
+	for _, rank := range said.Silent {
+		errs = append(errs, &SilentError{j.group, rank})
+	}
+	return ranks, errs
 }

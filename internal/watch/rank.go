@@ -21,7 +21,7 @@ type Rank struct {
 	At      time.Duration  // by the process's clock
 	Host    string         // name of the host
 	Place   *hoststat.Host // nil unless it was asked for
-	Log     string         // the file that a process of this host writes its errors to; empty: none, or it was not asked for
+	Here    bool           // PID is one of this host
 	group.Live
 }
 
@@ -58,7 +58,6 @@ func LookClosely(directories []string) (ranks []Rank, errs []error) {
 		iface string
 	}
 	seen := map[spot]*hoststat.Host{} // groups of a process are in one place
-	logs := map[int]string{}
 	for i := range ranks {
 		r := &ranks[i]
 		if r.PID == 0 {
@@ -67,9 +66,9 @@ func LookClosely(directories []string) (ranks []Rank, errs []error) {
 		at := spot{r.PID, r.Info.Interface}
 		if seen[at] == nil {
 			h := hoststat.Of(r.PID, r.Info.Interface)
-			seen[at], logs[r.PID] = &h, hoststat.Log(r.PID)
+			seen[at] = &h
 		}
-		r.Place, r.Log = seen[at], logs[r.PID]
+		r.Place, r.Here = seen[at], true
 	}
 	return ranks, errs
 }
