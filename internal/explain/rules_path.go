@@ -10,7 +10,7 @@ const (
 	tooManyLost  = 0.01 // of the chunks come by repair: a rank's own warning has the same bound
 	fewChunks    = 100  // of which a share says nothing
 	mostOf       = 0.8  // of all repairs concern one rank
-	foreign      = 0.2  // of what a link can carry is not of this library
+	foreign      = 0.1  // of what a link can carry is not of this library
 	foreignBytes = 20e6 // a second, where nobody knows what the link can carry, and as much as the own
 	fasterBy     = 2    // another link than the one in use
 	inUse        = 0.25 // of what a link can carry, for a faster one to matter
@@ -134,7 +134,7 @@ func otherTraffic(j *Job) []Finding {
 			} else if others < foreignBytes*seconds || others < way.by {
 				continue
 			}
-			if share < foreign {
+			if share < foreign/2 { // the other end of what one end sees better
 				continue
 			}
 			if !slices.Contains(f.Ranks, a.Rank) {
@@ -144,7 +144,7 @@ func otherTraffic(j *Job) []Finding {
 			f.Figures = append(f.Figures, fmt.Sprintf("%s of rank %d carried %.0f MB/s %s, of which %.0f are this job's", a.Interface, a.Rank, way.passed/seconds/1e6, way.name, way.by/seconds/1e6))
 		}
 	}
-	if f.Ranks == nil {
+	if f.Share < foreign {
 		return nil
 	}
 	return []Finding{f}
