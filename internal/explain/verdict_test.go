@@ -175,7 +175,7 @@ func TestWhoDoesNotAnswer(t *testing.T) {
 	r := Of([]Job{*j}, []error{&watch.SilentError{Group: "abc", Rank: 2}, &watch.SilentError{Group: "gone", Rank: 1}, errors.New("a host is down")})
 	require.Equal(t, []string{"no-answer[2]"}, said(r.Jobs[0].Findings))
 	require.Equal(t, "rank 2 has not answered the others: stopped, dead, cut off, or without a core for long", r.Jobs[0].Findings[0].What)
-	require.Equal(t, []string{"rank 1 of group gone has not answered the others within 1.5s", "a host is down"}, r.Missing)
+	require.Equal(t, []string{"rank 1 of group gone has not answered the others within 1s", "a host is down"}, r.Missing)
 	require.NotContains(t, strings.Join(r.Lines(), "\n"), "not looked at")
 }
 

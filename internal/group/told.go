@@ -41,7 +41,7 @@ func (g *Group) told() []byte {
 }
 
 // AnswerWithin is what a rank may take to answer.
-const AnswerWithin = 1500 * time.Millisecond
+const AnswerWithin = time.Second
 
 // ask asks all ranks, and waits for all but those of skip.
 func (g *Group) ask(skip []int) any {
