@@ -43,12 +43,18 @@ func (g *Group) told() []byte {
 // AnswerWithin is what a rank may take to answer.
 const AnswerWithin = time.Second
 
-// ask asks all ranks, and waits for all but those of skip.
+// ask asks all ranks, and waits for all but those of skip. nil: the group ends.
 func (g *Group) ask(skip []int) any {
 	ctx, cancel := context.WithTimeout(g.life, AnswerWithin)
 	defer cancel()
 	said := Asked{Ranks: []json.RawMessage{}, Silent: []int{}}
 	answers := g.mesh.Ask(ctx, skip)
+	g.telling.Lock()
+	released := g.released
+	g.telling.Unlock()
+	if released || g.life.Err() != nil { // others have perhaps ended before
+		return nil
+	}
 	for rank := range g.agreed.size {
 		if len(answers) > 0 && answers[0].Rank == rank {
 			if json.Valid(answers[0].Page) {

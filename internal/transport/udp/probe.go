@@ -98,18 +98,26 @@ func (p *Prober) openMulticast() error {
 	return nil
 }
 
-// Taken reports whether another program has the port of the groups, or another one that is asked for.
+// Taken reports whether another program has the port of the groups, or another one that Open will be given: then this
+// rank neither sends nor hears probes by multicast.
 func (p *Prober) Taken(port uint16) bool {
-	err := p.mute
-	if err == nil && port != p.o.Port && !p.o.Unicast {
-		o := p.o
-		o.Port = port
-		for subgroup := 0; err == nil && subgroup < o.Subgroups; subgroup++ {
-			err = tryReceiver(o.on(subgroup), subgroup)
+	var taken *PortTakenError
+	if p.mute != nil || p.o.Unicast {
+		return errors.As(p.mute, &taken)
+	}
+	if port == p.o.Port {
+		return false
+	}
+	o := p.o
+	o.Port = port
+	for subgroup := range o.Subgroups {
+		if err := tryReceiver(o.on(subgroup), subgroup); errors.As(err, &taken) {
+			p.mute = err
+			p.closeMulticast()
+			return true
 		}
 	}
-	var taken *PortTakenError
-	return errors.As(err, &taken)
+	return false
 }
 
 // closeMulticast closes the sockets of all subgroups.

@@ -3,6 +3,7 @@ package udp
 import (
 	"encoding/binary"
 	"math/rand/v2"
+	"net"
 	"net/netip"
 	"slices"
 	"testing"
@@ -204,6 +205,29 @@ func TestProbesNeedAddresses(t *testing.T) {
 	o.Interface = lo(t)
 	_, err := OpenProber(*o)
 	require.ErrorContains(t, err, "want those of all 3")
+}
+
+// TestTaken: a port of the group that another program has mutes a rank, its own port or one that it is to have next.
+func TestTaken(t *testing.T) {
+	held, err := net.ListenPacket("udp4", "0.0.0.0:0")
+	require.NoError(t, err)
+	defer func() { require.NoError(t, held.Close()) }()
+	port := uint16(held.LocalAddr().(*net.UDPAddr).Port)
+	group, own := freshGroup(batch.IPv4)
+	open := func(port uint16) *Prober {
+		p, err := OpenProber(Options{Size: 1, Job: 1, Group: group, Port: port, Subgroups: 2, Interface: lo(t), Sources: []netip.Addr{batch.IPv4.Loopback}})
+		require.NoError(t, err)
+		t.Cleanup(p.Close)
+		return p
+	}
+	require.True(t, open(port).Taken(port))
+	p := open(own)
+	require.False(t, p.Taken(own))
+	require.NoError(t, p.Multicast(SmallPacket))
+	require.True(t, p.Taken(port))
+	var taken *PortTakenError
+	require.ErrorAs(t, p.Multicast(SmallPacket), &taken)
+	require.Equal(t, port, taken.At.Port())
 }
 
 // FuzzProbePath: whatever comes, with a key nothing counts but what a rank has sealed, and what counts is what it has sealed.
