@@ -75,12 +75,11 @@ func (c *explainCommand) look(ctx context.Context) (func() ([]watch.Rank, []erro
 // ofJobs returns what looks at all ranks of the jobs that were here at the first look.
 func (c *explainCommand) ofJobs() (func() ([]watch.Rank, []error), error) {
 	var jobs func() ([]watch.Rank, []error)
-	return c.by(func(directories []string) (ranks []watch.Rank, errs []error) {
+	return c.by(func(directories []string) ([]watch.Rank, []error) {
 		if jobs == nil {
-			jobs, errs = watch.Jobs(directories)
+			jobs = watch.Jobs(directories)
 		}
-		ranks, silent := jobs()
-		return ranks, append(errs, silent...)
+		return jobs()
 	})
 }
 

@@ -60,9 +60,12 @@ func (f *rankFlags) among(look func() ([]watch.Rank, []error)) func() ([]watch.R
 				chosen = append(chosen, *r)
 			}
 		}
-		errs = slices.DeleteFunc(errs, func(err error) bool {
+		has := func(ranks []watch.Rank, group string) bool {
+			return slices.ContainsFunc(ranks, func(r watch.Rank) bool { return r.Group == group })
+		}
+		errs = slices.DeleteFunc(errs, func(err error) bool { // who is silent in a group that was not chosen
 			var silent *watch.SilentError
-			return errors.As(err, &silent) && !slices.ContainsFunc(chosen, func(r watch.Rank) bool { return r.Group == silent.Group })
+			return errors.As(err, &silent) && has(all, silent.Group) && !has(chosen, silent.Group)
 		})
 		return chosen, errs
 	}

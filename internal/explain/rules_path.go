@@ -137,8 +137,10 @@ func otherTraffic(j *Job) []Finding {
 			if share < foreign/2 { // the other end of what one end sees better
 				continue
 			}
-			if !slices.Contains(f.Ranks, a.Rank) {
+			if share >= foreign {
 				f.Ranks = append(f.Ranks, a.Rank)
+			} else {
+				f.also = append(f.also, a.Rank)
 			}
 			f.Share = max(f.Share, share)
 			f.Figures = append(f.Figures, fmt.Sprintf("%s of rank %d carried %.0f MB/s %s, of which %.0f are this job's", a.Interface, a.Rank, way.passed/seconds/1e6, way.name, way.by/seconds/1e6))
@@ -147,6 +149,9 @@ func otherTraffic(j *Job) []Finding {
 	if f.Share < foreign {
 		return nil
 	}
+	slices.Sort(f.Ranks)
+	f.Ranks = slices.Compact(f.Ranks)
+	f.also = slices.DeleteFunc(slices.Compact(f.also), func(r int) bool { return slices.Contains(f.Ranks, r) })
 	return []Finding{f}
 }
 

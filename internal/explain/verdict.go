@@ -37,6 +37,8 @@ type Finding struct {
 	// Share is which part of the interval other ranks lose by it, or the weight of what shows it; findings are in its
 	// descending order.
 	Share float64 `json:"share"`
+
+	also []int // ranks that belong to Ranks as well, and of which it explains nothing else
 }
 
 // most bounds the findings: whoever has more has one cause in common, and what is told first helps most.
@@ -49,7 +51,9 @@ func Verdict(j *Job) []Finding {
 		return nil
 	}
 	found := ended(j)
-	if len(found) == 0 {
+	if len(found) > 0 {
+		found = append(silent(j), found...)
+	} else {
 		direct := slices.Concat(silent(j), quotas(j), losses(j), otherTraffic(j), interfaces(j), switches(j))
 		found = append(direct, unicast(j)...)
 		awaited := j.waitedFor()
@@ -63,7 +67,10 @@ func Verdict(j *Job) []Finding {
 	slices.SortStableFunc(found, func(a, b Finding) int { return cmp.Compare(b.Share, a.Share) })
 	found = found[:min(len(found), most)]
 	for i := range found {
-		found[i].Group = j.Group
+		f := &found[i]
+		f.Group = j.Group
+		f.Ranks = append(f.Ranks, f.also...)
+		slices.Sort(f.Ranks)
 	}
 	return found
 }

@@ -177,6 +177,23 @@ func TestWhoDoesNotAnswer(t *testing.T) {
 	require.Equal(t, "rank 2 has not answered the others: stopped, dead, cut off, or without a core for long", r.Jobs[0].Findings[0].What)
 	require.Equal(t, []string{"rank 1 of group gone has not answered the others within 1s", "a host is down"}, r.Missing)
 	require.NotContains(t, strings.Join(r.Lines(), "\n"), "not looked at")
+
+	j.Silent = []int{2}
+	j.Accounts[0].Waiting = []group.Waiting{{Operation: "barrier 3", Ranks: []int{2}, For: 12 * time.Second}}
+	require.Equal(t, []string{"no-answer[2]", "stalled[2]"}, said(Verdict(j)))
+}
+
+// TestOtherTraffic: both ends are named, and a slow link of the one that sees little of it is not explained by that.
+func TestOtherTraffic(t *testing.T) {
+	j := recorded(t)["healthy"]
+	capacity := j.Accounts[0].capacity()
+	require.Positive(t, capacity)
+	j.Accounts[0].Place.OutBytes += uint64(0.25 * capacity)
+	require.Equal(t, []string{"other-traffic[0]"}, said(Verdict(j)))
+	j.Accounts[2].Place.InBytes += uint64(0.2 * capacity)
+	found := Verdict(j)
+	require.Equal(t, []string{"other-traffic[0 2]"}, said(found))
+	require.True(t, explains(&Finding{Ranks: []int{0, 2}}, []int{2}))
 }
 
 // TestMadeUpTroubles, which no testbed was asked for: each is one thing in a job that is well.

@@ -38,15 +38,14 @@ func OpenLog(pid int) *Log {
 // open opens what a descriptor stands for, if it is a file.
 func open(descriptor string) *Log {
 	name, err := os.Readlink(descriptor)
-	if err != nil || !strings.HasPrefix(name, "/") { // a pipe or a socket
+	if err != nil {
+		return nil
+	}
+	if s, err := os.Stat(descriptor); err != nil || !s.Mode().IsRegular() { // which follows it, whatever its name is by now
 		return nil
 	}
 	f, err := os.OpenFile(descriptor, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
 	if err != nil {
-		return nil
-	}
-	if s, err := f.Stat(); err != nil || !s.Mode().IsRegular() {
-		_ = f.Close()
 		return nil
 	}
 	return &Log{name, f}

@@ -29,7 +29,7 @@ const (
 // Job answers for all ranks of a group.
 type Job struct {
 	Group string
-	// Ask returns what ranks say of themselves, once all have but those of skip, or some time is over.
+	// Ask returns what ranks say of themselves, once all have but those of skip, or some time is over; nil: the group ends.
 	Ask func(skip []int) any
 }
 
@@ -81,6 +81,9 @@ func (p *publisher) answer(c net.Conn) {
 		return // it has ended
 	}
 	said := job.Ask(q.Skip)
+	if said == nil {
+		return
+	}
 	_ = c.SetDeadline(time.Now().Add(jobPatience))
 	_ = json.NewEncoder(c).Encode(said) // whoever asked may be gone
 }

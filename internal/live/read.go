@@ -87,6 +87,10 @@ func readAll[T any](within, after time.Duration, directories []string) (pages []
 		}
 		break
 	}
+	for len(came) > 0 { // at the last moment
+		o := <-came
+		outcomes[o.at] = o
+	}
 	for i, o := range outcomes {
 		switch {
 		case o.err == nil:

@@ -30,10 +30,10 @@ const (
 )
 
 // Jobs finds the groups that have ranks on this host, and returns what looks at all ranks of them: one process of this
-// host asks those of other hosts. A rank that does not answer is a *SilentError. errs say which processes of this host
-// could not be read.
-func Jobs(directories []string) (look func() ([]Rank, []error), errs []error) {
-	pages, errs := live.ReadSoon[group.Live](directories)
+// host asks those of other hosts. A rank that does not answer is a *SilentError. Each look also says which processes of this
+// host could not be read at first.
+func Jobs(directories []string) (look func() ([]Rank, []error)) {
+	pages, unread := live.ReadSoon[group.Live](directories)
 	var jobs []*job
 	for _, p := range pages {
 		for i := range p.Groups {
@@ -47,6 +47,7 @@ func Jobs(directories []string) (look func() ([]Rank, []error), errs []error) {
 		}
 	}
 	return func() (ranks []Rank, errs []error) {
+		errs = slices.Clone(unread)
 		outcomes := make([]struct {
 			ranks []Rank
 			errs  []error
@@ -64,7 +65,7 @@ func Jobs(directories []string) (look func() ([]Rank, []error), errs []error) {
 			ranks, errs = append(ranks, o.ranks...), append(errs, o.errs...)
 		}
 		return ranks, errs
-	}, errs
+	}
 }
 
 // SilentError says that a rank which others asked over the mesh has not answered.
@@ -77,23 +78,29 @@ func (e *SilentError) Error() string {
 	return fmt.Sprintf("rank %d of group %s has not answered the others within %v", e.Rank, e.Group, group.AnswerWithin)
 }
 
-// look asks one process after another until one answers. Where all have ended that had answered before, it returns nothing.
+// look asks one process after another until one answers. Where all have ended after one had answered, it returns nothing.
 func (j *job) look() (ranks []Rank, errs []error) {
-	for i := range min(len(j.asked), mostTries) {
+	for i := range j.asked {
 		p := &j.asked[i]
 		var said group.Asked
 		err := j.ask(p, &said)
 		var ended *live.EndedError
-		if errors.As(err, &ended) && j.answered {
-			continue
-		}
-		if err == nil {
+		switch {
+		case err == nil:
 			ranks, errs = j.read(&said)
 			j.asked[0], j.asked[i] = j.asked[i], j.asked[0]
-			j.silent, j.answered = said.Silent, true
+			if j.answered = true; len(ranks) > 0 { // else nobody is to be left out the next time
+				j.silent = said.Silent
+			}
 			return ranks, errs
+		case errors.As(err, &ended) && j.answered:
+			continue
+		case len(errs) < mostTries:
+			errs = append(errs, fmt.Errorf("process %d, asked for all ranks of group %s: %w", p.PID, j.group, err))
 		}
-		errs = append(errs, fmt.Errorf("process %d, asked for all ranks of group %s: %w", p.PID, j.group, err))
+		if ended == nil && len(errs) == mostTries {
+			break
+		}
 	}
 	return nil, errs
 }

@@ -21,7 +21,7 @@ type Rank struct {
 	At      time.Duration  // by the process's clock
 	Host    string         // name of the host
 	Place   *hoststat.Host // nil unless it was asked for
-	Here    bool           // PID is one of this host
+	Here    bool           `json:"-"` // PID is one of this host: nobody else can say so
 	group.Live
 }
 

@@ -120,6 +120,7 @@ func TestFetchWithSecret(t *testing.T) {
 // TestRanksOfAHostAreFetched with what is known of their place, and hosts that do not answer are told of.
 func TestRanksOfAHostAreFetched(t *testing.T) {
 	r := rank(1, 10)
+	r.Here = true // which is so there, and not here
 	r.Place = &hoststat.Host{Throttled: time.Second, Links: []hoststat.Link{{Name: "eth0", Mbps: 100}}}
 	server := httptest.NewServer(Serve(func() ([]Rank, []error) { return []Rank{r}, []error{errors.New("a process is stopped")} }))
 	defer server.Close()
@@ -129,7 +130,7 @@ func TestRanksOfAHostAreFetched(t *testing.T) {
 	ranks, errs := remote(t, "").Fetch(t.Context(), []string{host, strings.TrimPrefix(silent.URL, "http://")})
 	require.Len(t, errs, 2)
 	require.ErrorContains(t, errs[0], "a process is stopped")
-	r.Host = host
+	r.Host, r.Here = host, false
 	require.Equal(t, []Rank{r}, ranks)
 
 	old := httptest.NewServer(nil) // that knows no such page

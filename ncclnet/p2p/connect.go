@@ -128,7 +128,7 @@ func closes(c net.Conn) (gone bool) {
 	}
 	_ = raw.Read(func(fd uintptr) bool {
 		hangup := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLRDHUP}}
-		n, _ := unix.Poll(hangup, 0) // 0 after an error
+		n, _ := unix.Poll(hangup, 0) // none after an error
 		gone = n > 0
 		return gone
 	})
