@@ -24,7 +24,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -62,9 +62,21 @@ def launch(name: str, args: argparse.Namespace, folder: Path) -> list[dict[str, 
         if status is None:
             raise Failed(f"{name}: rank {rank} is not done after {args.limit:g} s\n{tail(folder, rank)}")
         raise Failed(f"{name}: rank {rank} ended with {status}\n{tail(folder, rank)}")
-    outputs = [(folder / f"{rank}.out").read_text().splitlines() for rank in range(args.ranks)]
-    records = [[json.loads(line) for line in lines if line.startswith("{")] for lines in outputs]
-    return merged(records, len(args.devices))
+    return merged(written(args, folder), len(args.devices))
+
+
+def written(args: argparse.Namespace, folder: Path) -> list[list[dict[str, Any]]]:
+    """Return the records that each rank has written. The last line may be cut."""
+    outputs = [(folder / f"{rank}.out").read_text() for rank in range(args.ranks)]
+    lines = [text[: text.rfind("\n") + 1].splitlines() for text in outputs]
+    return [[json.loads(line) for line in of if line.startswith("{")] for of in lines]
+
+
+def so_far(args: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
+    """Return the records of a run that was cut, or that failed: those that all ranks had written."""
+    records = written(args, folder)
+    whole = min(len(of) for of in records)
+    return merged([of[:whole] for of in records], len(args.devices))
 
 
 @contextmanager
@@ -201,19 +213,31 @@ def measured(args: argparse.Namespace) -> list[dict[str, Any]]:
     for turn in range(args.turns):
         for name in args.contenders:
             print(f"turn {turn + 1} of {args.turns}: {name}", file=sys.stderr, flush=True)
+            about = {"contender": name, "backend": CONTENDERS[name].backend, "turn": turn, **host}
             with tempfile.TemporaryDirectory(prefix="mcast-gpu-") as scratch:
                 folder = Path(scratch)
-                got = launch(name, args, folder)
-                if CONTENDERS[name].nccl:
-                    got.append({"record": "log", **judge(name, args, folder)})
-            about = next(r for r in got if r["record"] == "device")
-            common = {**about, "contender": name, "backend": CONTENDERS[name].backend, "turn": turn, **host}
-            ended = [{**common, **record} for record in got if record is not about]
+                try:
+                    got = launch(name, args, folder)
+                    if CONTENDERS[name].nccl:
+                        got.append({"record": "log", **judge(name, args, folder)})
+                except (Failed, SystemExit):  # what was measured by then is kept
+                    with suppress(Failed, OSError):
+                        write(args, complete(so_far(args, folder), about))
+                    raise
+            ended = complete(got, about)
             write(args, ended)
             rows += ended
-    rows.append({**common, "record": "losses", "contender": "", "difference": difference(rows)})
+    device = [record for record in got if record["record"] == "device"]
+    losses = {"record": "losses", "contender": "", "difference": difference(rows)}
+    rows += complete([*device, losses], about)
     write(args, rows[-1:])
     return rows
+
+
+def complete(records: list[dict[str, Any]], about: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the records of a run as rows: each says what ran, where, and on which device."""
+    device = next((r for r in records if r["record"] == "device"), {})
+    return [{**device, **about, **record} for record in records if record is not device]
 
 
 def write(args: argparse.Namespace, rows: list[dict[str, Any]]) -> None:

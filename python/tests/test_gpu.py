@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import subprocess
@@ -274,6 +275,27 @@ def test_proof_without_a_gpu(tmp_path: Path) -> None:
         [sys.executable, proof / "prove.py", tmp_path], capture_output=True, text=True, check=True
     )
     assert "| nccl-net-2 | left out for want of a GPU" in made.stdout
+
+
+@pytest.mark.parametrize("end", [SystemExit(143), rows.Failed("rank 1 is late")])
+def test_a_run_that_is_cut_keeps_what_all_ranks_had_written(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, end: BaseException
+) -> None:
+    """Whole lines that every rank has written are rows."""
+
+    def cut(_name: str, _args: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
+        device, check = '{"record": "device", "device": "none"}\n', '{"record": "check", "checked": {}}\n'
+        (folder / "0.out").write_text(device + check + '{"record": "training", "losses": [1]}\n')
+        (folder / "1.out").write_text(device + check + '{"record": "train')
+        raise end
+
+    monkeypatch.setattr(gpu, "launch", cut)
+    output = tmp_path / "rows.ndjson"
+    args = gpu.options(["--cpu", "--ranks", "2", "--contenders", "gloo", "--output", str(output)])
+    with pytest.raises(type(end)):
+        gpu.measured(args)
+    kept = [json.loads(line) for line in output.read_text().splitlines()]
+    assert [(row["record"], row["contender"], row["device"]) for row in kept] == [("check", "gloo", "none")]
 
 
 def test_proof_that_is_cut_keeps_what_was_done(tmp_path: Path) -> None:
