@@ -5,8 +5,9 @@
 #
 # OUT is where results go (benchmarks/results/gpu), PYTHON a Python with torch, LIMIT_S the seconds for all (480; with
 # more of them each step has more, in proportion). Each step has a limit of its own, and its rows are written when it
-# ends, or is cut by its own limit, so that a cut of all loses one step at most. What a step says is kept whole beside the rows. A step that fails ends no
-# other. On a machine without a GPU the steps that need one say so. prove.py makes a table of the rows.
+# ends or meets that limit, so that a cut of all loses one step at most. What a step says is kept whole beside the rows.
+# A step that fails ends no other. On a machine without a GPU the steps that need one say so. prove.py makes a table of
+# the rows.
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)

@@ -9,7 +9,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/watch"
 )
 
-// mostLogs bounds the logs of a group whose end is shown.
+// mostLogs bounds how many logs of a group are read.
 const mostLogs = 4
 
 // logs are those of ranks of this host, by group.

@@ -67,19 +67,19 @@ func fromLauncher(lookup func(string) (string, bool)) (*launched, error) {
 	return nil, nil
 }
 
-// half says that one of torchrun's two variables is missing: who sets the other one by hand means to be a rank, and would
-// start ranks instead.
+// half says that one of torchrun's two variables is missing: with one alone set by hand, this process would start ranks
+// instead of being one.
 func half(lookup func(string) (string, bool)) error {
-	l := &launchers[0]
-	_, hasRank := lookup(l.rank)
-	_, hasSize := lookup(l.size)
-	switch {
-	case hasRank && !hasSize:
-		return config.Mistakef("%s is set and %s is not: want both, as torchrun sets them, or neither to have ranks started here", l.rank, l.size)
-	case hasSize && !hasRank:
-		return config.Mistakef("%s is set and %s is not: want both, as torchrun sets them, or neither to have ranks started here", l.size, l.rank)
+	set, missing := launchers[0].rank, launchers[0].size
+	_, hasRank := lookup(set)
+	_, hasSize := lookup(missing)
+	if hasRank == hasSize {
+		return nil
 	}
-	return nil
+	if hasSize {
+		set, missing = missing, set
+	}
+	return config.Mistakef("%s is set and %s is not: want both, as torchrun sets them, or neither to have ranks started here", set, missing)
 }
 
 // address is the port after torchrun's store, or a port on loopback made from

@@ -39,7 +39,7 @@ func (kernel) Publish(where string, page func() any, job *live.Job) (withdraw fu
 
 // publish lets others of this user see the group. It goes on unseen where that cannot be.
 func (g *Group) publish() {
-	g.mesh.Answer(g.told)
+	g.mesh.Answer(g.snapshot)
 	withdraw, err := g.lobby.network.Publish(g.agreed.settings.Metrics, func() any { return g.Live() }, &live.Job{Group: g.agreed.name(), Ask: g.ask})
 	if err != nil {
 		level := slog.LevelInfo

@@ -11,12 +11,10 @@ import (
 	"slices"
 	"syscall"
 	"time"
-
-	"github.com/torch-mcast/torch-mcast/internal/transport/sys"
 )
 
-// jobSuffix is what names of sockets end with that answer for other ranks. Who connects says of which group, and
-// gets what its ranks say.
+// jobSuffix ends the name of the socket that answers for other ranks. A client sends a group's name, and gets what the
+// ranks of that group say.
 const jobSuffix = ".job"
 
 const (
@@ -39,33 +37,8 @@ type question struct {
 	Skip  []int  `json:"skip,omitempty"` // ranks not to wait for
 }
 
-// serveJobs answers until the listener is closed.
-func (p *publisher) serveJobs() {
-	free := make(chan struct{}, jobsAtOnce)
-	for {
-		c, err := p.jobListener.Accept()
-		if errors.Is(err, net.ErrClosed) {
-			return
-		}
-		if err != nil {
-			time.Sleep(patience) // out of descriptors, perhaps for now
-			continue
-		}
-		free <- struct{}{}
-		go func() {
-			p.answer(c)
-			<-free
-		}()
-	}
-}
-
 // answer answers one question.
 func (p *publisher) answer(c net.Conn) {
-	defer func() { _ = c.Close() }()
-	if held, ok := c.(syscall.Conn); ok {
-		sys.PrivateConn(held)
-	}
-	_ = c.SetDeadline(time.Now().Add(jobPatience))
 	var q question
 	if json.NewDecoder(io.LimitReader(c, mostToAsk)).Decode(&q) != nil {
 		return
@@ -85,7 +58,7 @@ func (p *publisher) answer(c net.Conn) {
 		return
 	}
 	_ = c.SetDeadline(time.Now().Add(jobPatience))
-	_ = json.NewEncoder(c).Encode(said) // whoever asked may be gone
+	_ = json.NewEncoder(c).Encode(said) // the other end may be gone
 }
 
 // EndedError says that a process, or its group, is gone, or never had a socket that answers for other ranks.

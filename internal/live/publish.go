@@ -76,8 +76,8 @@ func Publish(directory string, page func() any, job *Job) (withdraw func(), err 
 			return nil, err
 		}
 		publishers[directory] = p
-		go p.serve()
-		go p.serveJobs()
+		go serve(p.listener, 1, patience, p.show)
+		go serve(p.jobListener, jobsAtOnce, jobPatience, p.answer)
 	}
 	own := &entry{page, job}
 	p.pages = append(p.pages, own)
@@ -199,10 +199,11 @@ func sweep(directory string) {
 	}
 }
 
-// serve gives the page to who asks, one after the other, until the listener is closed.
-func (p *publisher) serve() {
+// serve has a function answer connections, so many at once, until the listener is closed.
+func serve(l net.Listener, atOnce int, within time.Duration, answer func(net.Conn)) {
+	free := make(chan struct{}, atOnce)
 	for {
-		c, err := p.listener.Accept()
+		c, err := l.Accept()
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
@@ -210,25 +211,35 @@ func (p *publisher) serve() {
 			time.Sleep(patience) // out of descriptors, perhaps for now
 			continue
 		}
-		if held, ok := c.(syscall.Conn); ok {
-			sys.PrivateConn(held)
-		}
-		_ = c.SetDeadline(time.Now().Add(patience))
-		_ = json.NewEncoder(c).Encode(p.process()) // whoever asked may be gone
-		_ = c.Close()
+		free <- struct{}{}
+		go func() {
+			defer func() {
+				_ = c.Close()
+				<-free
+			}()
+			if held, ok := c.(syscall.Conn); ok {
+				sys.PrivateConn(held)
+			}
+			_ = c.SetDeadline(time.Now().Add(within))
+			answer(c)
+		}()
 	}
+}
+
+// show writes the page to a process that asks.
+func (p *publisher) show(c net.Conn) {
+	_ = json.NewEncoder(c).Encode(p.process()) // the other end may be gone
 }
 
 // process returns the page.
 func (p *publisher) process() *Process[any] {
-	all := Of[any]()
+	groups := []any{}
 	mu.Lock() // until it has them, none is withdrawn
 	for _, e := range p.pages {
-		all.Groups = append(all.Groups, e.page())
+		groups = append(groups, e.page())
 	}
 	mu.Unlock()
-	all.At = time.Since(started)
-	return all
+	return Of(groups...)
 }
 
 // Of is a page of this process.

@@ -114,7 +114,7 @@ func (j *job) ask(p *live.Process[group.Live], said *group.Asked) error {
 // read returns the ranks that have answered.
 func (j *job) read(said *group.Asked) (ranks []Rank, errs []error) {
 	for _, page := range said.Ranks {
-		var t group.Told
+		var t group.Snapshot
 		if err := json.Unmarshal(page, &t); err != nil || t.Process == nil || len(t.Groups) != 1 {
 			errs = append(errs, fmt.Errorf("what a rank of group %s says is none of this version's", j.group))
 			continue

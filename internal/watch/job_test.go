@@ -21,7 +21,7 @@ func TestJobs(t *testing.T) {
 	page := func(of group.Live, pid int, host string) json.RawMessage {
 		p := live.Of(of)
 		p.PID = pid // as a PID namespace has it
-		text, err := json.Marshal(group.Told{Process: p, Host: host})
+		text, err := json.Marshal(group.Snapshot{Process: p, Host: host})
 		require.NoError(t, err)
 		return text
 	}

@@ -32,13 +32,13 @@ func TestAskedForAll(t *testing.T) {
 		})
 		require.Len(t, said.Ranks, p)
 		for rank, page := range said.Ranks {
-			var told Told
-			require.NoError(t, json.Unmarshal(page, &told))
-			require.Equal(t, os.Getpid(), told.PID)
-			require.Len(t, told.Groups, 1)
-			require.Equal(t, name, told.Groups[0].Group)
-			require.Equal(t, rank, told.Groups[0].Info.Rank)
-			require.Equal(t, p, told.Groups[0].Info.Size)
+			var snap Snapshot
+			require.NoError(t, json.Unmarshal(page, &snap))
+			require.Equal(t, os.Getpid(), snap.PID)
+			require.Len(t, snap.Groups, 1)
+			require.Equal(t, name, snap.Groups[0].Group)
+			require.Equal(t, rank, snap.Groups[0].Info.Rank)
+			require.Equal(t, p, snap.Groups[0].Info.Size)
 		}
 	}
 	first := g[0].agreed.name()

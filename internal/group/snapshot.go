@@ -10,8 +10,8 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/live"
 )
 
-// Told is what a rank says of itself to another one that asks over the mesh.
-type Told struct {
+// Snapshot is what a rank says of itself when another one asks over the mesh.
+type Snapshot struct {
 	*live.Process[Live]               // with this group alone
 	Host                string        `json:"host"` // its name
 	Place               hoststat.Host `json:"place"`
@@ -19,13 +19,13 @@ type Told struct {
 
 // Asked is what ranks have said.
 type Asked struct {
-	Ranks []json.RawMessage `json:"ranks"` // a Told each, ascending
+	Ranks []json.RawMessage `json:"ranks"` // a Snapshot each, in rank order
 	// Silent are those that have not answered, ascending.
 	Silent []int `json:"silent"`
 }
 
-// told is this rank's, for the mesh.
-func (g *Group) told() []byte {
+// snapshot returns that of this rank, for the mesh.
+func (g *Group) snapshot() []byte {
 	host, _ := os.Hostname()                            // empty: it is not known
 	place := hoststat.Of(os.Getpid(), g.info.Interface) // which may take a while: a card that is reset keeps all who ask
 	g.telling.Lock()
@@ -33,7 +33,7 @@ func (g *Group) told() []byte {
 	if g.released {
 		return nil
 	}
-	page, err := json.Marshal(Told{live.Of(g.Live()), host, place})
+	page, err := json.Marshal(Snapshot{live.Of(g.Live()), host, place})
 	if err != nil {
 		return nil
 	}
