@@ -15,10 +15,11 @@ func TestHistogram(t *testing.T) {
 	} {
 		var h Histogram
 		h.Add(d)
-		counts, sum := h.Counts()
+		counts, sum, squares := h.Counts()
 		want := make([]uint64, buckets)
 		want[bucket] = 1
 		require.Equal(t, want, counts, d)
 		require.Equal(t, d, sum)
+		require.InDelta(t, d.Seconds()*d.Seconds(), squares, 0)
 	}
 }

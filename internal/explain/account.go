@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/torch-mcast/torch-mcast/internal/engine"
 	"github.com/torch-mcast/torch-mcast/internal/group"
 	"github.com/torch-mcast/torch-mcast/internal/hoststat"
 	"github.com/torch-mcast/torch-mcast/internal/watch"
@@ -30,10 +29,9 @@ type Account struct {
 	Awaited   []group.Awaited   `json:"awaited"`  // likewise
 	Waiting   []group.Waiting   `json:"waiting"`  // now
 	Failed    string            `json:"failed"`
-	// Even says over how many of the rank's operations the time is spread that they took: 1 if all took as long, nearly 0
-	// if a few have taken all of it.
-	Even  float64       `json:"even"`
-	Place hoststat.Host `json:"place"` // what grows: what it grew by
+	Took      float64           `json:"took_s"`      // its operations, on average
+	Variance  float64           `json:"variance_s2"` // of what they took
+	Place     hoststat.Host     `json:"place"`       // what grows: what it grew by
 }
 
 // Job is a group of ranks.
@@ -81,8 +79,8 @@ func account(was, now *watch.Rank) Account {
 	a := Account{
 		Rank: i.Rank, PID: now.PID, Host: now.Host, Address: i.Address, Interface: i.Interface, Fabric: i.Fabric, Allgather: i.Allgather, Reason: i.AllgatherReason,
 		Chunk: i.ChunkBytes, Ring: i.Ring, Span: now.At - was.At, Counters: map[string]uint64{}, Waiting: now.Waiting, Failed: now.Failed,
-		Even: even(was.Times, now.Times),
 	}
+	a.Took, a.Variance = took(was.Times, now.Times)
 	for name, n := range now.Counters {
 		a.Counters[name] = n - min(n, was.Counters[name])
 	}
@@ -124,30 +122,25 @@ func grown(was, now *hoststat.Host) hoststat.Host {
 	return h
 }
 
-// even is Account.Even of histograms: with operations of times t it is (sum t)^2 / (n sum t^2).
-func even(was, now []group.Times) float64 {
+// took returns the mean (s) and the variance (s^2) of what operations took that ended between two moments.
+func took(was, now []group.Times) (mean, variance float64) {
 	var n, sum, squares float64
-	for _, t := range now {
-		var before []uint64
-		for _, b := range was {
-			if b.Kind == t.Kind && b.Size == t.Size {
-				before = b.Counts
+	add := func(all []group.Times, sign float64) {
+		for _, t := range all {
+			for _, count := range t.Counts {
+				n += sign * float64(count)
 			}
-		}
-		for i, count := range t.Counts {
-			if i < len(before) {
-				count -= min(count, before[i])
-			}
-			took := 0.75 * engine.Bound(i).Seconds() // the middle of a bucket, from half of its bound to all of it
-			n += float64(count)
-			sum += float64(count) * took
-			squares += float64(count) * took * took
+			sum += sign * t.Sum.Seconds()
+			squares += sign * t.Squares
 		}
 	}
-	if squares == 0 {
-		return 1
+	add(now, 1)
+	add(was, -1)
+	if n <= 0 {
+		return 0, 0
 	}
-	return sum * sum / (n * squares)
+	mean = sum / n
+	return mean, max(squares/n-mean*mean, 0)
 }
 
 // count is a counter.

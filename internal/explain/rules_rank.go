@@ -18,7 +18,7 @@ const (
 	throttleBy = 0.05 // kept from running by a quota
 	slowLink   = 0.7  // of the speed that links of other ranks have
 	full       = 0.95 // of what a link can carry: it is the limit, whichever rank is waited for
-	fewOps     = 0.35 // Account.Even of the ranks that wait: a few operations have all of the waiting
+	fewOps     = 0.35 // Account.evenness of the ranks that wait: a few operations have all of the waiting
 )
 
 // late finds ranks that come late to collectives: they have less in flight than the others, which wait for them.
@@ -44,7 +44,7 @@ func late(j *Job, s *sums) (found []Finding) {
 			Remedy: "look at what it does between collectives: a hot or throttled GPU (nvidia-smi -q -d PERFORMANCE), a longer batch, work that the others do not have",
 		}
 		delayed := j.each(func(a *Account) float64 { return a.share(a.Place.Delayed) })
-		switch spread := j.evenness(i); {
+		switch spread := median(without(j.each(a.evenness), i)); {
 		case spread < fewOps:
 			f.Cause = "late-now-and-then"
 			f.What = fmt.Sprintf("rank %d comes very late to a few of its collectives, and in time to the others: it has nothing to compute on, or something else to do", a.Rank)
@@ -61,9 +61,15 @@ func late(j *Job, s *sums) (found []Finding) {
 	return found
 }
 
-// evenness is the median of Account.Even of all ranks but one.
-func (j *Job) evenness(but int) float64 {
-	return median(without(j.each(func(a *Account) float64 { return a.Even }), but))
+// evenness says over which part of its operations another rank's waiting for this one is spread: 1 if it waits as long in
+// each, nearly 0 if in a few of them. Only the other rank waits for this one, and what both meet on the network is alike:
+// so the waiting has the difference of their means, and the difference of their variances.
+func (a *Account) evenness(other *Account) float64 {
+	mean, variance := other.Took-a.Took, max(other.Variance-a.Variance, 0)
+	if mean <= 0 || variance == 0 {
+		return 1
+	}
+	return mean * mean / (mean*mean + variance)
 }
 
 // slow finds ranks that come in time and whose bytes come late all the same, from them or to them: the others wait for

@@ -238,6 +238,7 @@ func TestMadeUpTroubles(t *testing.T) {
 			}
 			a[1].Counters["reduce_busy_ns"], a[1].Place.Delayed = 0, 2*a[1].Span
 			for _, i := range []int{0, 2, 3} {
+				a[i].Took += a[i].Span.Seconds() / 3 / a[i].count("reduce_ops")
 				for k := range a[i].Awaited {
 					if w := &a[i].Awaited[k]; w.Rank == 1 {
 						w.Begin += a[i].Span / 3
@@ -272,11 +273,11 @@ func TestBetween(t *testing.T) {
 	at := func(rank int, second time.Duration) watch.Rank {
 		n := uint64(second)
 		counts := make([]uint64, 25)
-		counts[3], counts[20] = 100*n, n/5
+		counts[16], counts[18] = 9*n/5, n/5
 		return watch.Rank{PID: 7, At: second * time.Second, Host: "node3", Place: &hoststat.Host{Throttled: second, InBytes: n, Links: []hoststat.Link{{Name: "eth0", Mbps: 100}}}, Live: group.Live{
 			Group: "abc", Info: group.Info{Rank: rank, Size: 4, Interface: "eth0"}, Counters: map[string]uint64{"gather_ops": 50 * n},
 			Awaited: []group.Awaited{{Rank: 1, Chunks: second, Repaired: n}},
-			Times:   []group.Times{{Kind: "allgather", Size: "1MiB", Counts: counts}},
+			Times:   []group.Times{{Kind: "allgather", Size: "1MiB", Sum: second * time.Second, Squares: float64(second) / 5 * 4, Counts: counts}},
 		}}
 	}
 	other := at(0, 15)
@@ -293,8 +294,31 @@ func TestBetween(t *testing.T) {
 	require.EqualValues(t, 5, a.Place.Throttled)
 	require.EqualValues(t, 5, a.Place.InBytes)
 	require.Equal(t, 100, a.link())
-	require.Less(t, a.Even, 0.01, "one operation in 500 took 8.6 s, the others 65 us")
-	require.InDelta(t, 1, even(nil, nil), 0)
+	require.InDelta(t, 0.5, a.Took, 1e-9, "ten operations took 5 s")
+	require.InDelta(t, 0.15, a.Variance, 1e-9, "... and their squares 4 s^2")
+	mean, variance := took(nil, nil)
+	require.Zero(t, mean)
+	require.Zero(t, variance)
+}
+
+// TestEvenness: what both ranks meet is left out, so that waits show beside operations that take long by themselves.
+func TestEvenness(t *testing.T) {
+	late := Account{Took: 1, Variance: 0.25}
+	for _, c := range []struct {
+		waits []float64 // of the other rank, in its operations
+		want  float64
+	}{
+		{nil, 1}, {[]float64{0.5, 0.5, 0.5}, 1}, {[]float64{1, 0}, 0.5}, {[]float64{6, 0, 0, 0, 0, 0, 0, 0, 0, 0}, 0.1},
+	} {
+		var mean, squares float64
+		for _, w := range c.waits {
+			mean += w / float64(len(c.waits))
+			squares += w * w / float64(len(c.waits))
+		}
+		other := Account{Took: late.Took + mean, Variance: late.Variance + squares - mean*mean}
+		require.InDelta(t, c.want, late.evenness(&other), 1e-9, c.waits)
+	}
+	require.InDelta(t, 1, late.evenness(&Account{Took: 0.5, Variance: 9}), 0, "it does not wait at all")
 }
 
 // TestBetweenPages: of a rank that only the second page has, it is known what it was waited for in between if the first
@@ -312,7 +336,7 @@ func TestManyRanks(t *testing.T) {
 	const ranks = 512
 	j := &Job{Size: ranks}
 	for rank := range ranks {
-		a := Account{Rank: rank, Span: time.Second, Even: 1, Counters: map[string]uint64{"gather_busy_ns": 9e8}}
+		a := Account{Rank: rank, Span: time.Second, Counters: map[string]uint64{"gather_busy_ns": 9e8}}
 		if rank == 7 {
 			a.Counters["gather_busy_ns"] = 3e8
 		}

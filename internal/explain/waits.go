@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 )
 
 // sums is for how long the ranks that were seen have waited for each rank, as parts of the interval. Operations beside
@@ -44,10 +45,8 @@ func (j *Job) waitedFor() *sums {
 				continue // a process may publish what it likes
 			}
 			seen[w.Rank] = true
-			if below := belowIn(ring, a.Rank, w.Rank); w.Credit > 0 && len(below) > 1 {
-				s.shared = append(s.shared, wait{a.Rank, below, a.share(w.Credit)})
-				w.Credit = 0
-			}
+			s.share(a, &w.Credit, belowIn(ring, a.Rank, w.Rank))
+			s.share(a, &w.Barrier, behindIn(ring, a.Rank, w.Rank))
 			of[w.Rank] = a.share(w.Sum())
 			s.of[w.Rank] += of[w.Rank]
 		}
@@ -55,6 +54,14 @@ func (j *Job) waitedFor() *sums {
 	}
 	s.settle()
 	return s
+}
+
+// share takes a wait of a rank for one that may have waited for others itself.
+func (s *sums) share(a *Account, d *time.Duration, ranks []int) {
+	if *d > 0 && len(ranks) > 1 {
+		s.shared = append(s.shared, wait{a.Rank, ranks, a.share(*d)})
+		*d = 0
+	}
 }
 
 // distinct reports whether all are ranks, each once.
@@ -111,17 +118,28 @@ func (s *sums) settle() {
 // belowIn returns the ranks that a word of credit from a child concerns: the child, and those below it in the tree of a
 // root, where child j is at the distance 2^j in the ring (topology.Graph). Of them the slowest says how far to send.
 func belowIn(ring []int, root, child int) []int {
-	own, at := slices.Index(ring, root), slices.Index(ring, child)
+	return spread(ring, root, child, 1)
+}
+
+// behindIn returns the ranks that a word of the barrier concerns: in its round j it comes from the rank at the distance 2^j
+// before this one, once that has heard the rounds before, which are of as many ranks (topology.Graph).
+func behindIn(ring []int, rank, from int) []int { return spread(ring, rank, from, -1) }
+
+// spread returns as many ranks as the distance from one rank to another is, from the other on, in one direction of the
+// ring. Only a distance that is a power of two stands for others.
+func spread(ring []int, one, other, direction int) []int {
+	own, at := slices.Index(ring, one), slices.Index(ring, other)
 	if own < 0 || at < 0 {
-		return []int{child}
+		return []int{other}
 	}
-	distance := (at - own + len(ring)) % len(ring)
+	size := len(ring)
+	distance := (direction*(at-own) + size) % size
 	if distance&(distance-1) != 0 {
-		return []int{child}
+		return []int{other}
 	}
 	var ranks []int
-	for d := distance; d < min(2*distance, len(ring)); d++ {
-		ranks = append(ranks, ring[(own+d)%len(ring)])
+	for d := distance; d < min(2*distance, size); d++ {
+		ranks = append(ranks, ring[(own+direction*d+2*size)%size])
 	}
 	return ranks
 }

@@ -46,6 +46,49 @@ func TestWhoIsBelowAChild(t *testing.T) {
 	}
 }
 
+// TestABarrierIsFollowedToItsEnd: a rank hears in the last round that is late of one that has waited itself.
+func TestABarrierIsFollowedToItsEnd(t *testing.T) {
+	random := rand.New(rand.NewPCG(5, 5))
+	for _, size := range []int{3, 4, 7, 8, 16, 33, 64} {
+		for range 20 {
+			ring, late := random.Perm(size), random.IntN(size)
+			order := topology.NewOrder(ring)
+			in := func(rank int) topology.Graph { return topology.Graph{Rank: rank, Size: size, Order: order} }
+			// heard is when a rank has heard a round: once the other end has begun, and heard the rounds before.
+			var heard func(rank, round int) time.Duration
+			begun := func(rank int) time.Duration {
+				if rank == late {
+					return time.Second / 2
+				}
+				return 0
+			}
+			heard = func(rank, round int) time.Duration {
+				from := in(rank).From(round)
+				at := begun(from)
+				for k := range round {
+					at = max(at, heard(from, k))
+				}
+				return at
+			}
+			j := Job{Size: size}
+			for rank := range size {
+				a := Account{Rank: rank, Ring: ring, Span: time.Second, Took: 1, Counters: map[string]uint64{"gather_busy_ns": 9e8}}
+				if rank == late {
+					a.Took, a.Counters["gather_busy_ns"] = 0.5, 4e8
+				}
+				for k := range in(rank).Rounds() {
+					if d := heard(rank, k); d > 0 && rank != late {
+						a.Awaited = append(a.Awaited, group.Awaited{Rank: in(rank).From(k), Barrier: d})
+						break // those after it come at the same time
+					}
+				}
+				j.Accounts = append(j.Accounts, a)
+			}
+			require.Equal(t, []string{fmt.Sprintf("slow-rank[%d]", late)}, said(Verdict(&j)), "ring %v", ring)
+		}
+	}
+}
+
 // TestAWaitIsFollowedToItsEnd: each root waits for the credit of the child below which the slow rank is. Some also wait
 // for that of others, as ranks of healthy jobs do.
 func TestAWaitIsFollowedToItsEnd(t *testing.T) {

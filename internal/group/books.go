@@ -59,6 +59,8 @@ type Times struct {
 	// Allgather, of the result in a Reduce-Scatter, and the whole otherwise.
 	Size string        `json:"size"`
 	Sum  time.Duration `json:"sum_ns"`
+	// Squares (s^2) is the sum of the squares, from which follows how much they differ.
+	Squares float64 `json:"squares_s2"`
 	// Counts are how many took as long as engine.Bound says of each bucket.
 	Counts []uint64 `json:"counts"`
 }
@@ -68,9 +70,9 @@ type Times struct {
 func (g *Group) Times() (all []Times) {
 	for kind := range g.books {
 		for class := range g.books[kind] {
-			counts, sum := g.books[kind][class].Times.Counts()
+			counts, sum, squares := g.books[kind][class].Times.Counts()
 			if slices.Max(counts) > 0 {
-				all = append(all, Times{Kind: kindNames[kind], Size: sizeClasses[class].Name, Sum: sum, Counts: counts})
+				all = append(all, Times{Kind: kindNames[kind], Size: sizeClasses[class].Name, Sum: sum, Squares: squares, Counts: counts})
 			}
 		}
 	}

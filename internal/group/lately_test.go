@@ -90,7 +90,7 @@ func TestSmallPage(t *testing.T) {
 	}
 	for _, kind := range kindNames {
 		for _, class := range sizeClasses {
-			counts, _ := new(engine.Histogram).Counts()
+			counts, _, _ := new(engine.Histogram).Counts()
 			for i := range counts {
 				counts[i] = long
 			}
