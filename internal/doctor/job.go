@@ -36,6 +36,33 @@ type Pair struct {
 	Mbps    float64       `json:"mbps"`         // of a stream of TCP; 0: there was none
 	RTT     time.Duration `json:"rtt_ns"`       // median, of small datagrams; 0: none came back
 	Least   time.Duration `json:"rtt_least_ns"` // the shortest: what the path itself takes, and not a busy CPU
+
+	// Train is what was sent by multicast at TrainMbps, and TrainUnicast what was sent by unicast in between.
+	Train        Count   `json:"train,omitzero"`
+	TrainUnicast Count   `json:"train_unicast,omitzero"`
+	TrainMbps    float64 `json:"train_mbps,omitzero"`
+}
+
+// Count is how many packets were sent, and how many arrived.
+type Count struct {
+	Sent int `json:"sent"`
+	Got  int `json:"got"`
+}
+
+// Share is the part that arrived; 1 where nothing was sent.
+func (c Count) Share() float64 {
+	if c.Sent == 0 {
+		return 1
+	}
+	return float64(c.Got) / float64(c.Sent)
+}
+
+// Better returns the count of two tries of which a larger part arrived.
+func (c Count) Better(other Count) Count {
+	if c.Sent == 0 || other.Share() > c.Share() {
+		return other
+	}
+	return c
 }
 
 // DiagnoseJob says what is wrong with the hosts of a job: with each of them, with what they should

@@ -69,6 +69,8 @@ var quantities = []quantity{
 		func(p *Pair) string { return orNone(p.Multicast) }, 1},
 	{"largest unicast packet, bytes", always, func(p *Pair) float64 { return float64(p.Unicast) },
 		func(p *Pair) string { return orNone(p.Unicast) }, 1},
+	{"multicast that passes at speed, %", func(p *Pair) bool { return p.Train.Sent > 0 }, func(p *Pair) float64 { return p.Train.Share() },
+		func(p *Pair) string { return fmt.Sprintf("%.0f", 100*p.Train.Share()) }, 1.25},
 	{"TCP", tries, func(p *Pair) float64 { return float64(len(yes(p))) }, yes, 1},
 	{"flows of UDP that pass", tries, func(p *Pair) float64 { return float64(p.Flows - p.Stopped) },
 		func(p *Pair) string { return fmt.Sprintf("%d/%d", p.Flows-p.Stopped, p.Flows) }, 1},

@@ -21,6 +21,7 @@ func TestMatrixIsDrawn(t *testing.T) {
 	text := written(t, NewJobReport(hosts, m, nil))
 	assert.Contains(t, text, "largest multicast packet, bytes: 9000\n")
 	assert.Contains(t, text, "TCP: yes\n")
+	assert.Contains(t, text, "multicast that passes at speed, %: 100\n")
 	assert.Contains(t, text, "round trip, µs: 100\n")
 	assert.NotContains(t, text, "host1", "all is alike")
 
@@ -33,6 +34,9 @@ func TestMatrixIsDrawn(t *testing.T) {
 		"  host1   9000      .   9000\n"+
 		"  host2   9000   none      .\n")
 	assert.Contains(t, text, "Mbit/s: 23800 to 24000\n")
+
+	every(&m, all, func(p *Pair) { p.Train = Count{} })
+	assert.NotContains(t, written(t, NewJobReport(hosts, m, nil)), "at speed", "no trains were sent")
 }
 
 // TestManyHostsAreDrawn has more than a terminal has room for.

@@ -48,6 +48,7 @@ var jobRules = []jobRule{
 	{"flow-stopped", flowStopped},
 	{"no-querier", noQuerierAnywhere},
 	{"no-multicast", noMulticast},
+	{"multicast-limited", multicastLimited},
 	{"mtu-hole", mtuHole},
 	{"lossy-path", lossyPath},
 	{"slow-path", slowPath},

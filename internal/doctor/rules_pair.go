@@ -220,6 +220,38 @@ func noMulticast(j *job) []Finding {
 	return j.blame(c, eachOne, heard, deaf)
 }
 
+// Limited reports that multicast which comes fast is dropped, and unicast between it is not.
+func (p *Pair) Limited() bool {
+	const most, nearly = 0.8, 0.95
+	return p.Multicast > 0 && p.Train.Share() < most && p.TrainUnicast.Sent > 0 && p.TrainUnicast.Share() >= nearly
+}
+
+// multicastLimited finds that single packets pass by multicast, and many after each other do not.
+func multicastLimited(j *job) []Finding {
+	least, mbps := 1.0, 0.0
+	for _, p := range j.Pairs {
+		if p.Limited() && p.Train.Share() < least {
+			least, mbps = p.Train.Share(), p.TrainMbps
+		}
+	}
+	dropped := fmt.Sprintf(" at %.0f Mbit/s (%.0f %% passes, of unicast nearly all)", mbps, 100*least)
+	in := strings.ReplaceAll(dropped, "%", "%%")
+	c := complaint{
+		Finding: Finding{
+			Severity: Fault,
+			Why:      "what is dropped comes by repair, until ranks give multicast up and relay over TCP, no faster than a ring",
+			Remedy: "look for a limit on multicast at the switch port of IFACE (storm control, a policer) and raise it above the link's" +
+				" rate, or export MCAST_MULTICAST=off on all hosts",
+		},
+		everywhere: "multicast is dropped between all hosts" + dropped,
+		to:         "multicast to %s is dropped" + in,
+		from:       "multicast of %s is dropped" + in,
+		both:       "multicast to and from %s is dropped" + in,
+		pair:       "multicast is dropped" + dropped + " from",
+	}
+	return j.blame(c, nearly, func(p Pair) bool { return p.Train.Sent > 0 }, func(p Pair) bool { return p.Limited() })
+}
+
 // mtuHole finds paths that carry less than the interfaces at their ends.
 func mtuHole(j *job) []Finding {
 	least := 0

@@ -1,9 +1,12 @@
 package survey
 
 import (
+	"cmp"
 	"fmt"
+	"math"
 	"net"
 	"net/netip"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,6 +23,7 @@ type simulated struct {
 	dies  string // at this order it closes its connection
 	still string // from this order on it answers nothing
 	slow  float64
+	limit int // multicasts of a train that arrive here
 }
 
 // obey answers until the end.
@@ -42,8 +46,10 @@ func (s *simulated) obey(conn net.Conn, hosts int) {
 			a.Mbps = s.slow
 		}
 		for range hosts {
-			a.Heard = append(a.Heard, udp.Heard{Multicast: 1500, Unicast: 1500})
+			a.Heard = append(a.Heard, udp.Heard{Multicast: 1500, Unicast: 1500, Multicasts: cmp.Or(s.limit, 700), Unicasts: 30})
+			a.Trains.Unicast = append(a.Trains.Unicast, 30)
 		}
+		a.Trains.Multicast = 700
 		for flow := range a.Got {
 			a.Got[flow] = perFlow
 		}
@@ -51,6 +57,17 @@ func (s *simulated) obey(conn net.Conn, hosts int) {
 			return
 		}
 	}
+}
+
+// slowestFrom is the rate of the slowest path from a host.
+func slowestFrom(pairs []doctor.Pair, from int) float64 {
+	slowest := math.Inf(1)
+	for _, p := range pairs {
+		if p.From == from {
+			slowest = min(slowest, p.Mbps)
+		}
+	}
+	return slowest
 }
 
 // TestConduct has hosts in virtual time, of which one is slow, dies, stands still or never came.
@@ -62,9 +79,11 @@ func TestConduct(t *testing.T) {
 		want    []string // findings, with their hosts
 		pairs   int
 		slowest float64
+		limited []int // of whose trains part arrives
 	}{
 		"all well":          {hosts: make([]simulated, 4), pairs: 12, slowest: 1000},
 		"one is slow":       {hosts: []simulated{{}, {}, {slow: 20}, {}}, pairs: 12, slowest: 20},
+		"one is limited":    {hosts: []simulated{{}, {}, {}, {limit: 70}}, pairs: 12, slowest: 1000, limited: []int{3}},
 		"one dies":          {hosts: []simulated{{}, {}, {dies: doMeet}}, want: []string{"host-lost [host2]"}, pairs: 2, slowest: 1000},
 		"one dies at once":  {hosts: []simulated{{}, {}, {dies: doOpen}}, want: []string{"host-lost [host2]"}, pairs: 2, slowest: 1000},
 		"one stands still":  {hosts: []simulated{{}, {}, {still: doCast}}, want: []string{"host-lost [host2]"}, pairs: 2, slowest: 1000},
@@ -102,8 +121,15 @@ func TestConduct(t *testing.T) {
 				for i := range r.Matrix.Pairs {
 					p := &r.Matrix.Pairs[i]
 					assert.True(t, p.Tried && p.TCP, "%+v", p)
+					got := 700
+					if slices.Contains(c.limited, p.To) {
+						got = 70
+					}
+					assert.Equal(t, got < 700, p.Limited())
 					assert.Equal(t, doctor.Pair{From: p.From, To: p.To, Full: 1500, Multicast: 1500, Unicast: 1500, Tried: true, TCP: true,
+						Train: doctor.Count{Sent: 700, Got: got}, TrainUnicast: doctor.Count{Sent: 30, Got: 30}, TrainMbps: p.TrainMbps,
 						Flows: flows, Sent: p.Sent, Got: p.Sent, Mbps: p.Mbps, RTT: time.Millisecond, Least: time.Millisecond / 2}, *p)
+					assert.InDelta(t, 0.8*min(slowestFrom(r.Matrix.Pairs, p.From), 1000), p.TrainMbps, 1)
 					if slowest == 0 || p.Mbps < slowest {
 						slowest = p.Mbps
 					}

@@ -52,6 +52,9 @@ func survey(ctx context.Context, t require.TestingT, meet string) {
 		assert.GreaterOrEqual(t, p.Sent, flows*perFlow)
 		assert.Positive(t, p.Mbps, "%+v", p)
 		assert.Positive(t, p.RTT, "%+v", p)
+		assert.Positive(t, p.Train.Sent)
+		assert.Positive(t, p.TrainUnicast.Sent)
+		assert.False(t, p.Limited(), "%+v", p)
 	}
 }
 

@@ -183,6 +183,15 @@ func (m *member) do(ctx context.Context, o *order) (a answer, err error) {
 			return a, errors.New("there is nothing to send probes with")
 		}
 		a.Heard = cast(m.prober, m.roster, o.Ports, m.self)
+	case doTrain:
+		if m.prober == nil || len(o.Ports) != len(m.roster) || o.Packet <= 0 || o.Mbps <= 0 {
+			return a, errors.New("there is nothing to send a train with")
+		}
+		if o.Peer == m.self {
+			a.Trains = sendTrain(m.prober, m.roster, o, m.self)
+		} else {
+			a.Heard, a.Dropped = hearTrain(m.prober)
+		}
 	case doMeet:
 		a.TCP = m.station.reaches(ctx, peer)
 		m.station.send(peer, o.Batch)

@@ -22,7 +22,7 @@ import (
 // to each order.
 
 const (
-	magic    = "mcast-doctor-2" // changes with the messages
+	magic    = "mcast-doctor-3" // changes with the messages
 	maxHello = 1 << 20          // bytes
 	maxHosts = 1 << 12
 )
@@ -59,8 +59,12 @@ type order struct {
 	Group  netip.Addr `json:"group,omitzero"`
 	Port   uint16     `json:"port,omitempty"`
 
-	// Of doCast: where the probes of each host are heard; 0: not.
+	// Of doCast and doTrain: where the probes of each host are heard; 0: not.
 	Ports []uint16 `json:"ports,omitempty"`
+
+	// Of doTrain: how fast Peer sends, and packets of how many bytes.
+	Mbps   float64 `json:"mbps,omitempty"`
+	Packet int     `json:"packet,omitempty"`
 
 	// Of a match: the other host, whether this one has the lower number, and which try it is.
 	Peer  int    `json:"peer"`
@@ -72,6 +76,7 @@ type order struct {
 const (
 	doOpen   = "open"   // begin to answer others
 	doCast   = "cast"   // send packets of all sizes to all, and listen
+	doTrain  = "train"  // send a train, if this host is Peer, and else listen
 	doMeet   = "meet"   // of a match: connect, send datagrams, measure the round trip
 	doStream = "stream" // of a match: send a stream; or wait, where the other one sends
 	doCount  = "count"  // of a match: say what has come
@@ -90,6 +95,9 @@ type answer struct {
 	Least time.Duration `json:"least,omitempty"` // of the round trips
 	Mbps  float64       `json:"mbps,omitempty"`
 	Got   [flows]int    `json:"got"`
+
+	Trains  trains `json:"trains,omitzero"`   // that it has sent
+	Dropped int    `json:"dropped,omitempty"` // of a train, by this host
 }
 
 // link is a connection between the coordinator and a host.

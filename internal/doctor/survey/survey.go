@@ -99,6 +99,7 @@ const (
 	margin      = 3 * time.Second
 	suspicious  = 0.6 // of the usual bandwidth
 	slowAnswers = 3   // times the usual round trip
+	trainsTime  = 10 * time.Second
 )
 
 // budget is how long measuring may take: of hosts that do not answer each other each match takes
@@ -207,6 +208,10 @@ func (c *conductor) measure(ctx context.Context) {
 			c.o.say("once more, %d of %d", i+1, len(next))
 			c.play(round, uint32(len(rounds)+i))
 		}
+	}
+	if ctx.Err() == nil {
+		c.o.say("multicast, as fast as an Allgather sends it")
+		c.trains(time.Now().Add(trainsTime))
 	}
 }
 

@@ -10,6 +10,7 @@ package batch
 
 import (
 	"math/bits"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -45,6 +46,18 @@ func Open(domain int) (fd int, err error) {
 	}
 	sys.Private(fd)
 	return fd, nil
+}
+
+// Dropped returns how many datagrams a socket has had no room for since it was opened.
+func Dropped(fd int) int {
+	var info [unix.SK_MEMINFO_VARS]uint32
+	size := uint32(unsafe.Sizeof(info))
+	_, _, e := unix.Syscall6(unix.SYS_GETSOCKOPT, uintptr(fd), unix.SOL_SOCKET, unix.SO_MEMINFO,
+		uintptr(unsafe.Pointer(&info)), uintptr(unsafe.Pointer(&size)), 0)
+	if e != 0 {
+		return 0 // Linux before 4.12 does not tell
+	}
+	return int(info[unix.SK_MEMINFO_DROPS])
 }
 
 // Queue returns how many datagrams, each in an IP packet of so many bytes, a receive buffer holds for

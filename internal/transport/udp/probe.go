@@ -30,16 +30,18 @@ type Prober struct {
 }
 
 // Heard is what has arrived from a rank while Listen ran last: the largest packet each way, in bytes
-// with IP's and UDP's headers, 0: none; and how many of SmallPacket bytes by multicast.
-type Heard struct{ Multicast, Unicast, Small int }
+// with IP's and UDP's headers, 0: none; how many came each way; and how many of SmallPacket bytes by multicast.
+type Heard struct{ Multicast, Unicast, Multicasts, Unicasts, Small int }
 
 // Add counts a probe that has arrived.
 func (h *Heard) Add(p *wire.Probe) {
 	if p.Unicast {
 		h.Unicast = max(h.Unicast, int(p.Packet))
+		h.Unicasts++
 		return
 	}
 	h.Multicast = max(h.Multicast, int(p.Packet))
+	h.Multicasts++
 	if p.Packet == SmallPacket {
 		h.Small++
 	}
@@ -249,9 +251,11 @@ func (p *Prober) merge() {
 	for rank := range p.heard {
 		least := p.bySub[0][rank]
 		for _, heard := range p.bySub[1:] {
-			least.Multicast, least.Small = min(least.Multicast, heard[rank].Multicast), min(least.Small, heard[rank].Small)
+			next := heard[rank]
+			least.Multicast, least.Multicasts, least.Small = min(least.Multicast, next.Multicast), min(least.Multicasts, next.Multicasts), min(least.Small, next.Small)
 		}
-		p.heard[rank].Multicast, p.heard[rank].Small = least.Multicast, least.Small
+		h := &p.heard[rank]
+		h.Multicast, h.Multicasts, h.Small = least.Multicast, least.Multicasts, least.Small
 	}
 }
 
@@ -270,6 +274,15 @@ func (p *Prober) drain(fd int, path *ProbePath, sentBy func(rank int, at unix.So
 			heard[h.Rank].Add(&h)
 		}
 	}
+}
+
+// Dropped is how many datagrams for the group, anybody's, this host has had no room for since the prober was opened: the
+// network has carried them. Of several subgroups it is the most of one.
+func (p *Prober) Dropped() (most int) {
+	for _, fd := range p.receivers {
+		most = max(most, batch.Dropped(fd))
+	}
+	return most
 }
 
 // Heard returns what arrived while Listen ran last, by rank.

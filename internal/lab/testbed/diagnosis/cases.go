@@ -146,6 +146,10 @@ var multicast = []Case{
 		inject: func(t *Trial) error {
 			return t.Bed.SetLosses(testbed.Loss{Share: 1, At: "out", Protocol: "udp", Cast: "multicast"})
 		}},
+	{Name: "storm control at one port", Made: OnNetwork, Rules: []string{"multicast-limited"}, Remedy: "storm control", Quick: true,
+		inject: func(t *Trial) error { return t.limit(t.Host) }},
+	{Name: "storm control", Made: OnNetwork, Rules: []string{"multicast-limited"}, Remedy: "storm control", network: true,
+		inject: func(t *Trial) error { return t.limit(0, 1, 2, 3) }},
 	{Name: "no querier", Made: OnNetwork, Rules: []string{"no-querier"}, Remedy: "mcast_querier 1", network: true,
 		inject: func(t *Trial) error {
 			return t.shell(strings.TrimSuffix(t.place(), t.name(t.Host))+"net", "ip link set leaf0 type bridge mcast_querier 0")
@@ -162,6 +166,17 @@ var multicast = []Case{
 	{Name: "no memberships", Made: OnHost, Rules: []string{"no-memberships"}, Remedy: "igmp_max_memberships=20",
 		Also:   []string{"no-multicast", "self-test", "udp-stopped", "unreachable"},
 		inject: func(t *Trial) error { return t.shell(t.place(), "echo 0 >/proc/sys/net/ipv4/igmp_max_memberships") }},
+}
+
+// limit has the switch's ports of hosts take 2 MB/s of multicast, as storm control does.
+func (t *Trial) limit(hosts ...int) error {
+	rules := "nft add table netdev trial"
+	for _, h := range hosts {
+		port := t.name(h)
+		rules += fmt.Sprintf("; nft 'add chain netdev trial %s { type filter hook ingress device %s priority 0; }'; "+
+			"nft 'add rule netdev trial %s ip protocol udp ip daddr 224.0.0.0/4 limit rate over 2 mbytes/second burst 100 kbytes drop'", port, port, port)
+	}
+	return t.shell(strings.TrimSuffix(t.place(), t.name(t.Host))+"net", rules)
 }
 
 // own are faults of a host and of its settings.

@@ -10,6 +10,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -18,7 +19,10 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
-var record = flag.Bool("record", false, "write what doctors measure of all cases to testdata")
+var (
+	record = flag.Bool("record", false, "write what doctors measure of all cases to testdata")
+	only   = flag.String("only", "", "record the cases with this in their names, and keep what was recorded of the others")
+)
 
 // TestCasesOnLinks makes some of the faults, one of each kind, and has the doctor name them. `mcast
 // testbed experiment doctor` makes all, many times.
@@ -74,8 +78,14 @@ func wrong(o Outcome, _ int) string {
 func recordAll(t *testing.T, mcast string) {
 	t.Helper()
 	all := map[string]recording{}
+	if *only != "" {
+		all = recorded(t)
+	}
 	for i := range Cases {
 		c := &Cases[i]
+		if !strings.Contains(c.Name, *only) {
+			continue
+		}
 		const tries = 10
 		said := "nothing"
 		for range tries {
