@@ -12,7 +12,8 @@ import (
 	"strings"
 
 	"github.com/prometheus/procfs"
-	"golang.org/x/sys/unix"
+
+	"github.com/torch-mcast/torch-mcast/internal/hoststat"
 )
 
 // groupFolders returns the folders of the control groups of this process that a controller works
@@ -139,48 +140,10 @@ func fields(root fs.FS, name string) map[string]int {
 	return found
 }
 
-// threads finds which limit of processes and threads leaves the fewest: pids.max of a control group, or, for whoever is not
-// root, RLIMIT_NPROC.
-func (l *Limits) threads(root fs.FS, groups []procfs.Cgroup) {
-	take := func(most, running int, by string) {
-		if most > 0 && (l.Threads == 0 || most-running < l.Threads-l.Running) {
-			l.Threads, l.Running, l.ThreadsBy = most, running, by
-		}
-	}
-	folders, _ := groupFolders(root, groups, "pids")
-	for _, folder := range folders {
-		most, err := strconv.Atoi(text(root, path.Join(folder, "pids.max"))) // "max": any number
-		running, _ := strconv.Atoi(text(root, path.Join(folder, "pids.current")))
-		if err == nil {
-			take(most, running, "pids.max")
-		}
-	}
-	if most := limit(unix.RLIMIT_NPROC, false); os.Geteuid() != 0 && most > 0 {
-		take(most, threadsOf(root, os.Getuid()), "ulimit -u")
-	}
-}
-
-// threadsOf counts the threads of a user.
-func threadsOf(root fs.FS, user int) (n int) {
-	all, _ := fs.Glob(root, "proc/[0-9]*/status") // none is none
-	for _, at := range all {
-		own, threads := false, 0
-		for line := range strings.Lines(text(root, at)) {
-			name, value, _ := strings.Cut(line, ":")
-			fields := strings.Fields(value)
-			switch {
-			case len(fields) == 0:
-			case name == "Uid":
-				own = fields[0] == strconv.Itoa(user)
-			case name == "Threads":
-				threads, _ = strconv.Atoi(fields[0])
-			}
-		}
-		if own {
-			n += threads
-		}
-	}
-	return n
+// threads finds which limit of processes and threads leaves the fewest.
+func (l *Limits) threads(root fs.FS) {
+	t := hoststat.ThreadsHere(root)
+	l.Threads, l.Running, l.ThreadsBy = t.Most, t.Running, t.By
 }
 
 // Few reports whether threads may run out: there is no room for those of a group and of Go, and some.
@@ -191,10 +154,6 @@ func (l *Limits) Few() bool {
 
 // Threads returns the limits of threads alone, which may run out while the rest is looked at.
 func Threads() (l Limits) {
-	root := os.DirFS("/")
-	if self, err := procfs.Self(); err == nil {
-		groups, _ := self.Cgroups() // none is none
-		l.threads(root, groups)
-	}
+	l.threads(os.DirFS("/"))
 	return l
 }

@@ -41,7 +41,7 @@ func (g *gatherer) resources() {
 		Files:  limit(unix.RLIMIT_NOFILE, true),
 		Locked: limit(unix.RLIMIT_MEMLOCK, false),
 	}
-	g.Limits.threads(g.root, groups)
+	g.Limits.threads(g.root)
 	if s, err := sysfs.NewDefaultFS(); err == nil {
 		if dmi, err := s.DMIClass(); err == nil && dmi.SystemVendor != nil {
 			g.Cloud = strings.TrimSpace(*dmi.SystemVendor)

@@ -1,0 +1,48 @@
+package hoststat
+
+import (
+	"testing"
+	"testing/fstest"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestThreads: of all control groups above a process the one counts that leaves the fewest.
+func TestThreads(t *testing.T) {
+	file := func(text string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(text)} }
+	second := fstest.MapFS{
+		"proc/7/cgroup":                       file("0::/pod/rank\n"),
+		"sys/fs/cgroup/pod/rank/pids.max":     file("max\n"),
+		"sys/fs/cgroup/pod/rank/pids.current": file("9\n"),
+		"sys/fs/cgroup/pod/pids.max":          file("64\n"),
+		"sys/fs/cgroup/pod/pids.current":      file("40\n"),
+		"sys/fs/cgroup/pids.max":              file("1000\n"),
+		"sys/fs/cgroup/pids.current":          file("500\n"),
+	}
+	require.Equal(t, Threads{64, 40, "pids.max"}, threads(second, "proc/7"))
+	first := fstest.MapFS{
+		"proc/7/cgroup":                       file("5:cpu,cpuacct:/a\n4:pids:/pod\n"),
+		"sys/fs/cgroup/pids/pod/pids.max":     file("7\n"),
+		"sys/fs/cgroup/pids/pod/pids.current": file("5\n"),
+	}
+	found := threads(first, "proc/7")
+	require.Equal(t, Threads{7, 5, "pids.max"}, found)
+	left, limited := found.Left()
+	require.Equal(t, 2, left)
+	require.True(t, limited)
+	_, limited = threads(fstest.MapFS{"proc/7/cgroup": file("garbage")}, "proc/7").Left()
+	require.False(t, limited)
+}
+
+// TestThreadsOfAUser counts those of all its processes, and of nobody else.
+func TestThreadsOfAUser(t *testing.T) {
+	status := func(text string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(text)} }
+	root := fstest.MapFS{
+		"proc/1/status": status("Name:\tinit\nUid:\t0\t0\t0\t0\nThreads:\t1\n"),
+		"proc/8/status": status("Name:\tpython\nUid:\t1000\t1000\t1000\t1000\nThreads:\t12\n"),
+		"proc/9/status": status("Name:\tbash\nUid:\t1000\t1000\t1000\t1000\nThreads:\t1\n"),
+		"proc/x/status": status("Uid:\t1000\nThreads:\t99\n"),
+	}
+	require.Equal(t, 13, threadsOf(root, 1000))
+	require.Zero(t, threadsOf(root, 7))
+}
