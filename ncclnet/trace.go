@@ -39,8 +39,8 @@ func traceError(err error) error {
 	if err == nil {
 		return nil
 	}
-	for _, wrong := range []syscall.Errno{
-		syscall.ENOENT, syscall.ENOTDIR, syscall.EISDIR, syscall.EEXIST, syscall.ENAMETOOLONG, syscall.ELOOP, syscall.EACCES, syscall.EPERM, syscall.EROFS,
+	for _, wrong := range []error{
+		trace.ErrNotRegular, syscall.ENOENT, syscall.ENOTDIR, syscall.EISDIR, syscall.EEXIST, syscall.ENAMETOOLONG, syscall.ELOOP, syscall.EACCES, syscall.EPERM, syscall.EROFS,
 	} {
 		if errors.Is(err, wrong) {
 			return argument("mcast_trace: no trace was written: %v", err)

@@ -9,9 +9,17 @@ import (
 	"syscall"
 )
 
+// ErrNotRegular is of a path that is there and no file: a directory, a device such as /dev/null, a pipe.
+var ErrNotRegular = errors.New("not a regular file")
+
 // WriteFile writes the trace to a file for this user alone, in place of one that is there. The file is whole whenever
-// it is there.
-func (t *Trace) WriteFile(path string) error { return write(path, os.Rename, t.Write) }
+// it is there. What is no regular file stays: a rename would put the trace in place of a device.
+func (t *Trace) WriteFile(path string) error {
+	if at, err := os.Stat(path); err == nil && !at.Mode().IsRegular() {
+		return &os.PathError{Op: "replace", Path: path, Err: ErrNotRegular}
+	}
+	return write(path, os.Rename, t.Write)
+}
 
 // MergeFile writes what Merge does to a new file, whole whenever it is there; for a moment it is empty where the file
 // system has no hard links. Where there is one already, the error is os.ErrExist.

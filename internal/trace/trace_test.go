@@ -218,8 +218,9 @@ func TestFileThatCannotBe(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "taken"), 0o700))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "file"), nil, 0o600))
+	require.NoError(t, unix.Mkfifo(filepath.Join(dir, "pipe"), 0o600))
 	for path, why := range map[string]string{
-		"none/x.json": "no such file or directory", "file/x.json": "not a directory", "taken": "file exists",
+		"none/x.json": "no such file or directory", "file/x.json": "not a directory", "taken": "not a regular file", "pipe": "not a regular file",
 		strings.Repeat("n", 300): "file name too long",
 	} {
 		path = filepath.Join(dir, path)
@@ -228,7 +229,7 @@ func TestFileThatCannotBe(t *testing.T) {
 	}
 	left, err := filepath.Glob(filepath.Join(dir, "*"))
 	require.NoError(t, err)
-	require.Len(t, left, 2)
+	require.Len(t, left, 3)
 }
 
 // TestFullDisk: what does not fit is not there by half. It needs root, for a file system of a page.

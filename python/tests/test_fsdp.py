@@ -159,8 +159,20 @@ def refusals() -> None:
         torch_mcast.fsdp.enable(nn.Linear(2, 2))
     model: Any = fully_shard(nn.Linear(4, 4))
     wrong: Any = "no"
-    with pytest.raises(ValueError, match="prefetch=-1"):
-        torch_mcast.fsdp.enable(model, prefetch=-1)
+    prefetch: Any
+    group: Any
+    other: Any
+    for prefetch in (-1, 1.5, "2", None):
+        with pytest.raises(ValueError, match=f"prefetch={prefetch!r}: it must be"):
+            torch_mcast.fsdp.enable(model, prefetch=prefetch)
+    for group in ("mcast", 3):
+        with pytest.raises(TypeError, match=f"group={group!r}: it must be a process group"):
+            torch_mcast.fsdp.enable(model, group=group)
+    for other, name in ((None, "NoneType"), ([model], "list"), (torch.optim.SGD(model.parameters()), "SGD")):
+        with pytest.raises(TypeError, match=f"takes the model, and got {name}: "):
+            torch_mcast.fsdp.enable(other)
+    with pytest.raises(ValueError, match=r"DistributedDataParallel has no FSDP module.*FSDP1"):
+        torch_mcast.fsdp.enable(nn.parallel.DistributedDataParallel(nn.Linear(2, 2)))
     with pytest.raises(ValueError, match="defer_reduce_scatter='no'"):
         torch_mcast.fsdp.enable(model, defer_reduce_scatter=wrong)
     torch_mcast.fsdp.enable(model, defer_reduce_scatter=True)

@@ -6,6 +6,7 @@ That a device reads it takes a device: guest_test.go.
 from __future__ import annotations
 
 import gc
+from typing import Any
 
 import pytest
 import torch
@@ -32,7 +33,8 @@ def test_a_group_that_copies_takes_it_as_well(world: World) -> None:
 
 def refused() -> list[str]:
     said = []
-    for tensor in (torch.empty(0), torch.ones(4, 4).t()[:2], torch.empty(4, device="meta")):
+    tensor: Any
+    for tensor in (torch.empty(0), torch.ones(4, 4).t()[:2], torch.empty(4, device="meta"), [1, 2]):
         with pytest.raises(torch_mcast.ArgumentError) as e:
             torch_mcast.register_memory(tensor)
         said.append(str(e.value))
@@ -40,10 +42,11 @@ def refused() -> list[str]:
 
 
 def test_what_cannot_be_registered_is_said(world: World) -> None:
-    for empty, strided, meta in world.run(refused):
+    for empty, strided, meta, other in world.run(refused):
         assert "0 bytes" in empty
         assert "not contiguous" in strided
         assert "on meta" in meta
+        assert "want a tensor, got list" in other
 
 
 def ended() -> tuple[bool, bool]:

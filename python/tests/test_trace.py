@@ -78,6 +78,9 @@ def test_operations_lie_within_the_calls_that_the_profiler_shows(world: World) -
 def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     with pytest.raises(torch_mcast.ArgumentError, match=r"none/trace\.json"):
         torch_mcast.dump_trace(tmp_path / "none" / "trace.json")
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(torch_mcast.ArgumentError, match=r"/pipe: not a regular file"):
+        torch_mcast.dump_trace(tmp_path / "pipe")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root: it mounts a file system of a page")

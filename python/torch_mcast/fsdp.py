@@ -371,8 +371,14 @@ def enable(
     """
     if defer_reduce_scatter not in ("auto", True, False):
         raise ValueError(f'defer_reduce_scatter={defer_reduce_scatter!r}: it must be "auto", True or False')
-    if prefetch < 0:
-        raise ValueError(f"prefetch={prefetch}: it must be a bool, or 0 or more modules")
+    if not isinstance(prefetch, int) or prefetch < 0:
+        raise ValueError(f"prefetch={prefetch!r}: it must be a bool, or 0 or more modules")
+    if not isinstance(group, (dist.ProcessGroup, Groups, type(None))):
+        raise TypeError(
+            f"group={group!r}: it must be a process group, torch_mcast.nccl.groups(), or None for those of the mesh"
+        )
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"enable() takes the model, and got {type(model).__name__}: pass what fully_shard was applied to")
     missing = [name for name in _NEEDED if not hasattr(FSDPModule, name)]
     if missing:
         raise RuntimeError(
@@ -381,7 +387,8 @@ def enable(
     named = _named(model)
     if not named:
         raise ValueError(
-            "the model has no FSDP module with parameters: call fully_shard on it before enable()"
+            f"{type(model).__name__} has no FSDP module with parameters: call fully_shard (FSDP2) on the model before "
+            "enable(); FullyShardedDataParallel (FSDP1) and DistributedDataParallel have nothing that it overlaps"
         )
     group_of = param_groups(named[0][1])[0]
     if missing := [name for name in _NEEDED_OF_GROUPS if not hasattr(group_of, name)]:

@@ -15,6 +15,8 @@ class Registration:
     """A tensor whose memory is registered with a group; see torch_mcast.register_memory."""
 
     def __init__(self, group: Group, tensor: torch.Tensor) -> None:
+        if not isinstance(tensor, torch.Tensor):
+            raise errors.ArgumentError(f"register_memory: want a tensor, got {type(tensor).__name__}")
         if tensor.device.type != "cpu" or not tensor.is_contiguous() or tensor.nbytes == 0:
             kind = "contiguous" if tensor.is_contiguous() else "not contiguous"
             raise errors.ArgumentError(
