@@ -57,9 +57,9 @@ func (c Count) Share() float64 {
 	return float64(c.Got) / float64(c.Sent)
 }
 
-// Better returns the count of two tries of which a larger part arrived.
+// Better returns the count of two tries of which a larger part arrived; one in which nothing was sent says nothing.
 func (c Count) Better(other Count) Count {
-	if c.Sent == 0 || other.Share() > c.Share() {
+	if other.Sent > 0 && (c.Sent == 0 || other.Share() > c.Share()) {
 		return other
 	}
 	return c

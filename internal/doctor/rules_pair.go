@@ -220,10 +220,17 @@ func noMulticast(j *job) []Finding {
 	return j.blame(c, eachOne, heard, deaf)
 }
 
+// compared reports that a train of multicast passed beside unicast that arrived: what is missing of it is no fault of the
+// link, nor of a busy host.
+func (p *Pair) compared() bool {
+	const fewest, all = 10, 0.95
+	return p.Multicast > 0 && p.Train.Sent > 0 && p.TrainUnicast.Sent >= fewest && p.TrainUnicast.Share() >= all
+}
+
 // Limited reports that multicast which comes fast is dropped, and unicast between it is not.
 func (p *Pair) Limited() bool {
-	const most, nearly = 0.8, 0.95
-	return p.Multicast > 0 && p.Train.Share() < most && p.TrainUnicast.Sent > 0 && p.TrainUnicast.Share() >= nearly
+	const most = 0.8
+	return p.compared() && p.Train.Share() < most
 }
 
 // multicastLimited finds that single packets pass by multicast, and many after each other do not.
@@ -234,7 +241,7 @@ func multicastLimited(j *job) []Finding {
 			least, mbps = p.Train.Share(), p.TrainMbps
 		}
 	}
-	dropped := fmt.Sprintf(" at %.0f Mbit/s (%.0f %% passes, of unicast nearly all)", mbps, 100*least)
+	dropped := fmt.Sprintf(" at %.0f Mbit/s (down to %.0f %% pass, of unicast between it nearly all)", mbps, 100*least)
 	in := strings.ReplaceAll(dropped, "%", "%%")
 	c := complaint{
 		Finding: Finding{
@@ -249,7 +256,7 @@ func multicastLimited(j *job) []Finding {
 		both:       "multicast to and from %s is dropped" + in,
 		pair:       "multicast is dropped" + dropped + " from",
 	}
-	return j.blame(c, nearly, func(p Pair) bool { return p.Train.Sent > 0 }, func(p Pair) bool { return p.Limited() })
+	return j.blame(c, nearly, func(p Pair) bool { return p.compared() }, func(p Pair) bool { return p.Limited() })
 }
 
 // mtuHole finds paths that carry less than the interfaces at their ends.

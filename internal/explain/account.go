@@ -122,6 +122,9 @@ func grown(was, now *hoststat.Host) hoststat.Host {
 	return h
 }
 
+// mostTook is longer than any operation takes (s).
+const mostTook = 1e9
+
 // took returns the mean (s) and the variance (s^2) of what operations took that ended between two moments.
 func took(was, now []group.Times) (mean, variance float64) {
 	var n, sum, squares float64
@@ -136,11 +139,12 @@ func took(was, now []group.Times) (mean, variance float64) {
 	}
 	add(now, 1)
 	add(was, -1)
-	if n <= 0 {
+	mean = sum / n
+	variance = squares/n - mean*mean
+	if !(n > 0 && mean >= 0 && mean < mostTook && variance < mostTook*mostTook) { // a process may publish what it likes
 		return 0, 0
 	}
-	mean = sum / n
-	return mean, max(squares/n-mean*mean, 0)
+	return mean, max(variance, 0)
 }
 
 // count is a counter.

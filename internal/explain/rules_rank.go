@@ -48,7 +48,7 @@ func late(j *Job, s *sums) (found []Finding) {
 		case spread < fewOps:
 			f.Cause = "late-now-and-then"
 			f.What = fmt.Sprintf("rank %d comes very late to a few of its collectives, and in time to the others: it has nothing to compute on, or something else to do", a.Rank)
-			f.Figures = append(f.Figures, fmt.Sprintf("the time of the ranks that wait lies in %s of their operations", percent(spread)))
+			f.Figures = append(f.Figures, fmt.Sprintf("the others wait for it in %s of their operations", percent(spread)))
 			f.Remedy = "look at its data loader (num_workers, prefetch_factor, the disk or the object store), at checkpoints and evaluation that it alone does, at garbage collection"
 		case delayed[i] > 0.5 && delayed[i] > 3*median(without(delayed, i)):
 			f.Cause, f.Limit = "cpu-busy", Host

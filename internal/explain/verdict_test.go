@@ -296,9 +296,15 @@ func TestBetween(t *testing.T) {
 	require.Equal(t, 100, a.link())
 	require.InDelta(t, 0.5, a.Took, 1e-9, "ten operations took 5 s")
 	require.InDelta(t, 0.15, a.Variance, 1e-9, "... and their squares 4 s^2")
-	mean, variance := took(nil, nil)
-	require.Zero(t, mean)
-	require.Zero(t, variance)
+	for _, of := range [][2][]group.Times{
+		{}, {nil, {{Squares: 1}}}, {{{Squares: 1e308}}, {{Counts: []uint64{1}, Squares: 1e308}, {Squares: 1e308}}},
+		{nil, {{Counts: []uint64{1}, Squares: 1e308}, {Squares: 1e308}}}, {{{Counts: []uint64{9}}}, {{Counts: []uint64{1}}}},
+		{nil, {{Counts: []uint64{1}, Sum: -time.Second}}}, {{{Squares: 1e308}, {Squares: 1e308}}, {{Counts: []uint64{1}, Squares: 1e308}, {Squares: 1e308}}},
+	} {
+		mean, variance := took(of[0], of[1])
+		require.Zero(t, mean, of)
+		require.Zero(t, variance, of)
+	}
 }
 
 // TestEvenness: what both ranks meet is left out, so that waits show beside operations that take long by themselves.

@@ -45,8 +45,8 @@ func (j *Job) waitedFor() *sums {
 				continue // a process may publish what it likes
 			}
 			seen[w.Rank] = true
-			s.share(a, &w.Credit, belowIn(ring, a.Rank, w.Rank))
-			s.share(a, &w.Barrier, behindIn(ring, a.Rank, w.Rank))
+			s.follow(a, w.Rank, &w.Credit, ring, belowIn)
+			s.follow(a, w.Rank, &w.Barrier, ring, behindIn)
 			of[w.Rank] = a.share(w.Sum())
 			s.of[w.Rank] += of[w.Rank]
 		}
@@ -56,9 +56,12 @@ func (j *Job) waitedFor() *sums {
 	return s
 }
 
-// share takes a wait of a rank for one that may have waited for others itself.
-func (s *sums) share(a *Account, d *time.Duration, ranks []int) {
-	if *d > 0 && len(ranks) > 1 {
+// follow takes a rank's wait for another one, if that may itself have waited for others.
+func (s *sums) follow(a *Account, other int, d *time.Duration, ring []int, concerned func(ring []int, rank, other int) []int) {
+	if *d <= 0 {
+		return
+	}
+	if ranks := concerned(ring, a.Rank, other); len(ranks) > 1 {
 		s.shared = append(s.shared, wait{a.Rank, ranks, a.share(*d)})
 		*d = 0
 	}

@@ -101,7 +101,7 @@ func Open(o Options) (*Endpoint, error) {
 		return nil, argument("rank %d is not in a group of %d; allowed are 0 to %d", o.Rank, o.Size, o.Size-1)
 	}
 	if o.Network == nil {
-		if err := enough(threadsOnce(), o.logger()); err != nil {
+		if err := roomForThreads(o.Rank, o.logger()); err != nil {
 			return nil, err
 		}
 		o.Network = kernel{}

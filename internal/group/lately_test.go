@@ -94,7 +94,7 @@ func TestSmallPage(t *testing.T) {
 			for i := range counts {
 				counts[i] = long
 			}
-			l.Times = append(l.Times, Times{Kind: kind, Size: class.Name, Sum: long, Counts: counts})
+			l.Times = append(l.Times, Times{Kind: kind, Size: class.Name, Sum: long, Squares: 1.2345678901234567e+100, Counts: counts})
 		}
 	}
 	l.shorten(new(Lately))

@@ -6,47 +6,84 @@ import (
 	"path"
 	"strconv"
 	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 )
 
 // Threads is the limit of processes and threads that leaves the fewest. The zero value is none.
 type Threads struct {
+	Limited bool
 	Most    int    // that are allowed
 	Running int    // that are there
-	By      string // pids.max or "ulimit -u"
+	By      string // the file of the control group, or "ulimit -u"
 }
 
-// Left is how many more may be started; only if there is a limit.
-func (t Threads) Left() (n int, limited bool) { return max(t.Most-t.Running, 0), t.Most > 0 }
+// Left is how many more may be started, of a limit.
+func (t Threads) Left() int { return max(t.Most-t.Running, 0) }
 
-// ThreadsHere looks at the limits of this process, in files below root: pids.max of its control groups and, unless it is root's, RLIMIT_NPROC.
+// ThreadsHere looks at the limits of this process, in files below root: pids.max of its control groups, and RLIMIT_NPROC,
+// of which the kernel makes no account for root and those with its capabilities.
 func ThreadsHere(root fs.FS) (t Threads) {
-	user := os.Geteuid()
 	t = threads(root, "proc/self")
 	var l unix.Rlimit
-	if user != 0 && unix.Getrlimit(unix.RLIMIT_NPROC, &l) == nil && l.Cur < 1<<31 {
-		t.tighten(int(l.Cur), threadsOf(root, os.Getuid()), "ulimit -u")
+	if !privileged(root) && unix.Getrlimit(unix.RLIMIT_NPROC, &l) == nil && l.Cur < uint64(spare(root)) {
+		t.tighten(int(l.Cur), threadsOfThisUser(root), "ulimit -u")
 	}
 	return t
 }
 
 // tighten takes another limit if it leaves fewer.
 func (t *Threads) tighten(most, running int, by string) {
-	if t.Most == 0 || most-running < t.Most-t.Running {
-		*t = Threads{most, running, by}
+	if other := (Threads{true, most, running, by}); !t.Limited || other.Left() < t.Left() {
+		*t = other
 	}
 }
 
 // threads looks at the control groups of a process, of version 2 or 1.
 func threads(root fs.FS, proc string) (t Threads) {
 	groupsOf(root, proc, "pids", func(folder string) {
-		most, err := strconv.Atoi(strings.TrimSpace(read(root, path.Join(folder, "pids.max")))) // "max": any number
-		if err == nil && most > 0 {
-			t.tighten(most, int(whole(strings.TrimSpace(read(root, path.Join(folder, "pids.current"))))), "pids.max")
+		file := path.Join(folder, "pids.max")
+		most, err := strconv.Atoi(strings.TrimSpace(read(root, file))) // "max": any number
+		if err == nil && most >= 0 {
+			t.tighten(most, int(whole(strings.TrimSpace(read(root, path.Join(folder, "pids.current"))))), "/"+file)
 		}
 	})
 	return t
+}
+
+// privileged reports whether RLIMIT_NPROC does not hold for this process (setrlimit(2)).
+func privileged(root fs.FS) bool {
+	const admin, resource = 1 << 21, 1 << 24 // CAP_SYS_ADMIN, CAP_SYS_RESOURCE
+	for line := range strings.Lines(read(root, "proc/self/status")) {
+		if name, value, _ := strings.Cut(line, ":"); name == "CapEff" {
+			capabilities, err := strconv.ParseUint(strings.TrimSpace(value), 16, 64)
+			return err == nil && capabilities&(admin|resource) != 0
+		}
+	}
+	return os.Geteuid() == 0
+}
+
+// spare is a limit of threads that no user of this host is near, given how many there are in all.
+func spare(root fs.FS) int {
+	const room = 1 << 10 // beyond those that are there
+	words := strings.Fields(read(root, "proc/loadavg"))
+	if len(words) < 4 {
+		return 1 << 20
+	}
+	_, all, _ := strings.Cut(words[3], "/") // running/there
+	return int(whole(all)) + room
+}
+
+// threadsOnce counts those of a user once a process: all processes of the host are read for it.
+var threadsOnce struct {
+	sync.Once
+	n int
+}
+
+func threadsOfThisUser(root fs.FS) int {
+	threadsOnce.Do(func() { threadsOnce.n = threadsOf(root, os.Getuid()) })
+	return threadsOnce.n
 }
 
 // threadsOf counts the threads of a user.

@@ -19,19 +19,34 @@ func TestThreads(t *testing.T) {
 		"sys/fs/cgroup/pids.max":              file("1000\n"),
 		"sys/fs/cgroup/pids.current":          file("500\n"),
 	}
-	require.Equal(t, Threads{64, 40, "pids.max"}, threads(second, "proc/7"))
+	require.Equal(t, Threads{true, 64, 40, "/sys/fs/cgroup/pod/pids.max"}, threads(second, "proc/7"))
 	first := fstest.MapFS{
 		"proc/7/cgroup":                       file("5:cpu,cpuacct:/a\n4:pids:/pod\n"),
 		"sys/fs/cgroup/pids/pod/pids.max":     file("7\n"),
 		"sys/fs/cgroup/pids/pod/pids.current": file("5\n"),
 	}
 	found := threads(first, "proc/7")
-	require.Equal(t, Threads{7, 5, "pids.max"}, found)
-	left, limited := found.Left()
-	require.Equal(t, 2, left)
-	require.True(t, limited)
-	_, limited = threads(fstest.MapFS{"proc/7/cgroup": file("garbage")}, "proc/7").Left()
-	require.False(t, limited)
+	require.Equal(t, Threads{true, 7, 5, "/sys/fs/cgroup/pids/pod/pids.max"}, found)
+	require.Equal(t, 2, found.Left())
+	require.Zero(t, threads(fstest.MapFS{"proc/7/cgroup": file("garbage")}, "proc/7"))
+	found.tighten(0, 3, "none")
+	require.Equal(t, Threads{true, 0, 3, "none"}, found, "none may be started, and that is a limit")
+	require.Zero(t, found.Left())
+}
+
+// TestWhoseLimitHolds: RLIMIT_NPROC holds for who has neither of two capabilities, and is not looked at where no user of
+// the host can be near it.
+func TestWhoseLimitHolds(t *testing.T) {
+	status := func(capabilities string) fstest.MapFS {
+		return fstest.MapFS{"proc/self/status": {Data: []byte("Name:\tx\nCapEff:\t" + capabilities + "\n")}}
+	}
+	for capabilities, want := range map[string]bool{
+		"0000000000000000": false, "0000000000200000": true, "0000000001000000": true, "000001ffffffffff": true, "00000000a80425fb": false, "x": false,
+	} {
+		require.Equal(t, want, privileged(status(capabilities)), capabilities)
+	}
+	require.Equal(t, 1<<10+250, spare(fstest.MapFS{"proc/loadavg": {Data: []byte("0.1 0.2 0.3 2/250 999")}}))
+	require.Equal(t, 1<<20, spare(fstest.MapFS{}))
 }
 
 // TestThreadsOfAUser counts those of all its processes, and of nobody else.

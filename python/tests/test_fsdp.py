@@ -168,7 +168,8 @@ def refusals() -> None:
     for group in ("mcast", 3):
         with pytest.raises(TypeError, match=f"group={group!r}: it must be a process group"):
             torch_mcast.fsdp.enable(model, group=group)
-    for other, name in ((None, "NoneType"), ([model], "list"), (torch.optim.SGD(model.parameters()), "SGD")):
+    sgd = torch.optim.SGD(model.parameters())
+    for other, name in ((None, "NoneType"), ([model], "list"), (sgd, "SGD")):
         with pytest.raises(TypeError, match=f"takes the model, and got {name}: "):
             torch_mcast.fsdp.enable(other)
     with pytest.raises(ValueError, match=r"DistributedDataParallel has no FSDP module.*FSDP1"):

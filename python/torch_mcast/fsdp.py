@@ -375,10 +375,13 @@ def enable(
         raise ValueError(f"prefetch={prefetch!r}: it must be a bool, or 0 or more modules")
     if not isinstance(group, (dist.ProcessGroup, Groups, type(None))):
         raise TypeError(
-            f"group={group!r}: it must be a process group, torch_mcast.nccl.groups(), or None for those of the mesh"
+            f"group={group!r}: it must be a process group, torch_mcast.nccl.groups(), or None: "
+            "those of the mesh"
         )
     if not isinstance(model, nn.Module):
-        raise TypeError(f"enable() takes the model, and got {type(model).__name__}: pass what fully_shard was applied to")
+        raise TypeError(
+            f"enable() takes the model, and got {type(model).__name__}: pass what fully_shard was applied to"
+        )
     missing = [name for name in _NEEDED if not hasattr(FSDPModule, name)]
     if missing:
         raise RuntimeError(
@@ -387,8 +390,9 @@ def enable(
     named = _named(model)
     if not named:
         raise ValueError(
-            f"{type(model).__name__} has no FSDP module with parameters: call fully_shard (FSDP2) on the model before "
-            "enable(); FullyShardedDataParallel (FSDP1) and DistributedDataParallel have nothing that it overlaps"
+            f"{type(model).__name__} has no FSDP module with parameters: call fully_shard (FSDP2) on "
+            "the model before enable(); of FullyShardedDataParallel (FSDP1) or DistributedDataParallel it "
+            "overlaps nothing"
         )
     group_of = param_groups(named[0][1])[0]
     if missing := [name for name in _NEEDED_OF_GROUPS if not hasattr(group_of, name)]:

@@ -16,10 +16,10 @@ def dump(path: str | os.PathLike[str]) -> None:
     Groups that are closed, or have MCAST_TRACE=off, are not in it.
 
     Args:
-        path: the file to write; one that is there is replaced.
+        path: the file to write; a regular one that is there is replaced.
 
     Raises:
-        ArgumentError: it cannot be there: no such directory, no permission.
+        ArgumentError: it cannot be there: no such directory, no permission, a directory or device.
         UnavailableError: the file system is full or fails. No part of the file stays.
     """
     library().trace(os.fspath(path))

@@ -184,11 +184,11 @@ func (m *member) do(ctx context.Context, o *order) (a answer, err error) {
 		}
 		a.Heard = cast(m.prober, m.roster, o.Ports, m.self)
 	case doTrain:
-		if m.prober == nil || len(o.Ports) != len(m.roster) || o.Packet <= 0 || o.Mbps <= 0 {
-			return a, errors.New("there is nothing to send a train with")
+		if m.prober == nil || len(o.Ports) != len(m.roster) || !o.allowed() {
+			return a, fmt.Errorf("a train at %g Mbit/s in packets of %d bytes is not sent here", o.Mbps, o.Packet)
 		}
 		if o.Peer == m.self {
-			a.Trains = sendTrain(m.prober, m.roster, o, m.self)
+			a.Trains = sendTrain(ctx, m.prober, m.roster, o, m.self)
 		} else {
 			a.Heard, a.Dropped = hearTrain(m.prober)
 		}

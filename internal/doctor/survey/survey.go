@@ -97,9 +97,9 @@ const (
 	mostRounds  = 33 // so that up to 34 hosts meet each other one
 	mostAgain   = 8  // rounds of matches that are played once more
 	margin      = 3 * time.Second
-	suspicious  = 0.6 // of the usual bandwidth
-	slowAnswers = 3   // times the usual round trip
-	trainsTime  = 10 * time.Second
+	suspicious  = 0.6             // of the usual bandwidth
+	slowAnswers = 3               // times the usual round trip
+	trainsTime  = 5 * time.Second // in which trains begin
 )
 
 // budget is how long measuring may take: of hosts that do not answer each other each match takes
@@ -211,7 +211,7 @@ func (c *conductor) measure(ctx context.Context) {
 	}
 	if ctx.Err() == nil {
 		c.o.say("multicast, as fast as an Allgather sends it")
-		c.trains(time.Now().Add(trainsTime))
+		c.trains(ctx, time.Now().Add(trainsTime))
 	}
 }
 

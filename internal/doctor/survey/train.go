@@ -1,6 +1,7 @@
 package survey
 
 import (
+	"context"
 	"net/netip"
 	"time"
 
@@ -11,13 +12,16 @@ import (
 // A train is many packets by multicast, as fast as an Allgather sends them. Switches limit multicast by its rate (storm
 // control), so that single packets pass.
 const (
-	trainTime    = 500 * time.Millisecond // switches count by the second: it is to be more than what they let pass in one
-	trainPart    = 0.8                    // of what a stream of TCP reached
-	trainMost    = 1000                   // Mbit/s, which one thread sends
-	trainPackets = 500                    // at least, if they are not too small for it
-	trainLeast   = 576                    // bytes of a packet
-	unicastEach  = 8                      // of so many packets one goes by unicast, to each host by turns: it is to arrive where multicast does not
-	mostTrains   = 16                     // hosts that send one
+	trainTime      = 500 * time.Millisecond // switches count by the second: it is to be more than what they let pass in one
+	trainPart      = 0.8                    // of what a stream of TCP reached
+	trainMost      = 1000                   // Mbit/s, which one thread sends
+	trainPackets   = 500                    // at least, if they are not too small for it
+	trainLeast     = 576                    // bytes of a packet
+	trainSlot      = time.Millisecond
+	trainBehind    = 4 // slots that a sender which had no core makes up for; more would be a burst, which queues drop
+	unicastEach    = 8 // of so many packets one goes by unicast: it is to arrive where multicast does not
+	unicastTargets = 4 // hosts after the sender that get those, by turns
+	mostTrains     = 8 // hosts that send one
 )
 
 // trainPacket is the size of the packets of a train, of which the path carries so many bytes.
@@ -26,65 +30,76 @@ func trainPacket(mbps float64, carries int) int {
 	return min(max(int(bytes/trainPackets), trainLeast), carries)
 }
 
-// trains is how many packets a host has sent, by multicast and by unicast to each host.
+// allowed reports whether a host sends such a train: who coordinates may be a stranger.
+func (o *order) allowed() bool {
+	return o.Mbps > 0 && o.Mbps <= trainMost && o.Packet >= udp.SmallPacket && o.Packet <= udp.MaxPacket
+}
+
+// trains is how many packets of a train the kernel has taken, by multicast and by unicast to each host.
 type trains struct {
 	Multicast int   `json:"multicast"`
 	Unicast   []int `json:"unicast,omitempty"`
 }
 
-// sendTrain sends packets of a size for trainTime. What a host does not send in time, as it has no core, it sends later.
-func sendTrain(p *udp.Prober, roster []Place, o *order, self int) (sent trains) {
+// sendTrain sends packets for trainTime. What could not be sent in time, since this host had no core or its queue was
+// full, is not sent, and does not count.
+func sendTrain(ctx context.Context, p *udp.Prober, roster []Place, o *order, self int) (sent trains) {
 	sent.Unicast = make([]int, len(roster))
-	const slot = time.Millisecond
-	perSecond := o.Mbps / 8 * 1e6 / float64(o.Packet)
-	to, n := self, 0
-	for begin := time.Now(); ; time.Sleep(slot) {
-		since := min(time.Since(begin), trainTime)
-		for ; n < int(perSecond*since.Seconds()); n++ {
-			if n%unicastEach != 0 {
-				if p.Multicast(o.Packet) == nil {
-					sent.Multicast++
-				}
-				continue
+	targets := min(unicastTargets, len(roster)-1)
+	perSlot := o.Mbps / 8 * 1e6 / float64(o.Packet) * trainSlot.Seconds()
+	n, unicasts := 0, 0
+	one := func() (taken bool) {
+		if n%unicastEach != 0 {
+			if taken = p.Offer(o.Packet); taken {
+				sent.Multicast++
 			}
-			to = (to + 1) % len(roster)
-			if to == self || o.Ports[to] == 0 {
-				continue
-			}
-			if p.Unicast(netip.AddrPortFrom(roster[to].Address, o.Ports[to]), o.Packet) == nil {
-				sent.Unicast[to]++
-			}
+			return taken
 		}
-		if since == trainTime {
-			return sent
+		to := (self + 1 + unicasts%max(targets, 1)) % len(roster)
+		unicasts++
+		if o.Ports[to] == 0 {
+			return true
 		}
+		if taken = p.OfferTo(netip.AddrPortFrom(roster[to].Address, o.Ports[to]), o.Packet); taken {
+			sent.Unicast[to]++
+		}
+		return taken
 	}
+	begin := time.Now()
+	for since := time.Duration(0); since < trainTime && ctx.Err() == nil; since = time.Since(begin) {
+		due := int(perSlot * float64(since) / float64(trainSlot))
+		for n = max(n, due-int(trainBehind*perSlot)-1); n < due && one(); n++ {
+			continue
+		}
+		time.Sleep(trainSlot)
+	}
+	p.Listen(0, func([]udp.Heard) bool { return true }) // its own packets came back, and would fill the queue for the next train
+	return sent
 }
 
 // hearTrain returns what has come of a train, and how many packets this host itself had no room for.
 func hearTrain(p *udp.Prober) (heard []udp.Heard, dropped int) {
-	before := p.Dropped()
 	p.Listen(trainTime+castAfter, func([]udp.Heard) bool { return false })
-	return p.Heard(), p.Dropped() - before
+	return p.Heard(), p.Dropped()
 }
 
 // trains has hosts send trains, one at a time, so that no host's link is full. Of many hosts some do, evenly chosen.
-func (c *conductor) trains(end time.Time) {
+func (c *conductor) trains(ctx context.Context, end time.Time) {
 	n := len(c.field)
 	count := min(n, mostTrains)
 	for i := range count {
 		from := i * n / count
-		if c.train(from); c.limits(from) && time.Now().Before(end) {
-			c.train(from) // what looks wrong is measured a second time
-		}
-		if !time.Now().Before(end) {
-			return
+		for try := 0; try < 2 && ctx.Err() == nil && time.Now().Before(end); try++ {
+			c.train(from)
+			if !c.limited(from) {
+				break // what looks wrong is measured a second time
+			}
 		}
 	}
 }
 
-// limits reports whether some pair of a sender has a finding.
-func (c *conductor) limits(from int) bool {
+// limited reports whether some of what a host multicasts is dropped.
+func (c *conductor) limited(from int) bool {
 	for to := range c.field {
 		if to != from && c.at(from, to).Limited() {
 			return true
@@ -93,38 +108,61 @@ func (c *conductor) limits(from int) bool {
 	return false
 }
 
-// train has one host send a train, as fast as the slowest path from it lets it.
+// receives returns the rate of the fastest stream to a host, which its own link has carried; 0: none was measured.
+func (c *conductor) receives(to int) (mbps float64) {
+	for from := range c.field {
+		if from != to {
+			mbps = max(mbps, c.at(from, to).Mbps)
+		}
+	}
+	return mbps
+}
+
+// train has one host send a train to all that hear it, as fast as the slowest of them receives.
 func (c *conductor) train(from int) {
 	o := order{Do: doTrain, Peer: from, Ports: c.cast.Ports}
+	hears := make([]bool, len(c.field))
 	for to := range c.field {
-		p := c.at(from, to)
-		if to == from || p.Mbps == 0 || p.Multicast == 0 || p.Unicast == 0 {
+		p, mbps := c.at(from, to), c.receives(to)
+		if p.Mbps > 0 {
+			mbps = min(mbps, p.Mbps)
+		}
+		if to == from || mbps == 0 || p.Multicast == 0 || p.Unicast == 0 {
 			continue
 		}
+		hears[to] = true
 		if carries := min(p.Multicast, p.Unicast); o.Packet == 0 || carries < o.Packet {
 			o.Packet = carries
 		}
-		if o.Mbps == 0 || trainPart*p.Mbps < o.Mbps {
-			o.Mbps = min(trainPart*p.Mbps, trainMost)
+		if o.Mbps == 0 || trainPart*mbps < o.Mbps {
+			o.Mbps = min(trainPart*mbps, trainMost)
 		}
 	}
 	if o.Mbps == 0 || c.field[from].gone != nil {
 		return
 	}
 	o.Packet = trainPacket(o.Mbps, o.Packet)
-	answers := c.askAll(c.field, func(*guest) order { return o }, margin)
+	answers := c.askAll(c.field, func(*guest) order { return o }, trainTime+castAfter+margin)
 	sender, answered := answers[c.field[from]]
 	if !answered || len(sender.Trains.Unicast) != len(c.field) {
 		return
 	}
+	most := int(o.Mbps / 8 * 1e6 / float64(o.Packet) * trainTime.Seconds()) // that it was to send
 	for to, g := range c.field {
 		a, answered := answers[g]
-		if to == from || !answered || len(a.Heard) != len(c.field) {
+		if !hears[to] || !answered || len(a.Heard) != len(c.field) {
 			continue
 		}
-		p, sent, h := c.at(from, to), &sender.Trains, a.Heard[from]
-		p.TrainMbps = o.Mbps
-		p.Train = p.Train.Better(doctor.Count{Sent: sent.Multicast, Got: min(h.Multicasts+a.Dropped, sent.Multicast)})
-		p.TrainUnicast = p.TrainUnicast.Better(doctor.Count{Sent: sent.Unicast[to], Got: min(h.Unicasts, sent.Unicast[to])})
+		h, p := &a.Heard[from], c.at(from, to)
+		got := min(max(h.Multicasts, 0), most) + min(max(a.Dropped, 0), most)
+		p.TrainMbps = o.Mbps * (unicastEach - 1) / unicastEach
+		p.Train = p.Train.Better(countOf(sender.Trains.Multicast, got, most))
+		p.TrainUnicast = p.TrainUnicast.Better(countOf(sender.Trains.Unicast[to], h.Unicasts, most))
 	}
+}
+
+// countOf returns a count of what hosts have said, who may say anything.
+func countOf(sent, got, most int) doctor.Count {
+	sent = min(max(sent, 0), most)
+	return doctor.Count{Sent: sent, Got: min(max(got, 0), sent)}
 }

@@ -25,6 +25,8 @@ type Prober struct {
 	here      *ProbePath   // of unicast
 	bySub     [][]Heard    // of each subgroup
 	heard     []Heard      // in all: by multicast what has come of every subgroup
+	dropped   int          // by the sockets of multicast, up to the end of the last Listen
+	lately    int          // ... since the end of the one before
 	mute      error        // why there are no sockets of multicast
 	buf       []byte
 }
@@ -194,6 +196,22 @@ func (p *Prober) Multicast(packet int) error {
 	return errors.Join(errs...)
 }
 
+// Offer is Multicast, and reports whether the kernel has taken the probe, of each subgroup.
+func (p *Prober) Offer(packet int) bool {
+	for subgroup, fd := range p.senders {
+		if unix.Send(fd, p.probe(p.paths[subgroup], packet), 0) != nil {
+			return false
+		}
+	}
+	return p.mute == nil
+}
+
+// OfferTo is Unicast, and reports whether the kernel has taken the probe.
+func (p *Prober) OfferTo(to netip.AddrPort, packet int) bool {
+	at, err := batch.Sockaddr(to)
+	return err == nil && unix.Sendto(p.unicast, p.probe(&ProbePath{o: &p.o, to: to}, packet), 0, at) == nil
+}
+
 // Unicast sends a probe to the port of one rank.
 func (p *Prober) Unicast(to netip.AddrPort, packet int) error {
 	at, err := batch.Sockaddr(to)
@@ -223,6 +241,7 @@ func (p *Prober) probe(path *ProbePath, packet int) []byte {
 // each of them, says so, or for so long.
 func (p *Prober) Listen(most time.Duration, enough func([]Heard) bool) {
 	clear(p.heard)
+	defer p.countDropped()
 	fds := []unix.PollFd{{Fd: int32(p.unicast), Events: unix.POLLIN}}
 	for subgroup, fd := range p.receivers {
 		clear(p.bySub[subgroup])
@@ -276,13 +295,16 @@ func (p *Prober) drain(fd int, path *ProbePath, sentBy func(rank int, at unix.So
 	}
 }
 
-// Dropped is how many datagrams for the group, anybody's, this host has had no room for since the prober was opened: the
-// network has carried them. Of several subgroups it is the most of one.
-func (p *Prober) Dropped() (most int) {
+// Dropped is how many datagrams for the group, anybody's, this host had no room for between the ends of the last two
+// Listens: the network has carried them. Of several subgroups it is the most of one.
+func (p *Prober) Dropped() int { return p.lately }
+
+func (p *Prober) countDropped() {
+	most := 0
 	for _, fd := range p.receivers {
 		most = max(most, batch.Dropped(fd))
 	}
-	return most
+	p.lately, p.dropped = max(most-p.dropped, 0), most
 }
 
 // Heard returns what arrived while Listen ran last, by rank.

@@ -187,14 +187,14 @@ func TestProbers(t *testing.T) {
 			}
 			send(stranger, 1000) // larger than the true one behind it, so that it would show
 			send(zero, 900)
-			require.Equal(t, Heard{Multicast: 900, Unicast: 900}, heard())
+			require.Equal(t, Heard{Multicast: 900, Unicast: 900, Multicasts: 1, Unicasts: 1}, heard())
 			again := append([]byte{}, zero.buf[:900-f.Headers]...)
 			there, err := batch.Sockaddr(to)
 			require.NoError(t, err)
 			require.NoError(t, unix.Sendto(stranger.unicast, again, 0, there))
 			send(zero, 0)
 			least := zero.o.MinPacket()
-			require.Equal(t, Heard{Multicast: least, Unicast: least}, heard(), "a recorded one of 900 bytes counts again")
+			require.Equal(t, Heard{Multicast: least, Unicast: least, Multicasts: 1, Unicasts: 1}, heard(), "a recorded one of 900 bytes counts again")
 		})
 	}
 }

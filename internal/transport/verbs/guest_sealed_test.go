@@ -132,11 +132,11 @@ func TestForgedProbes(t *testing.T) {
 	zero := ranks[0].port
 	require.NoError(t, ranks[stranger].Multicast(2000))
 	require.NoError(t, ranks[0].Multicast(2000))
-	require.Equal(t, []udp.Heard{{Multicast: 2000}, {}, {}}, heard())
+	require.Equal(t, []udp.Heard{{Multicast: 2000, Multicasts: 1}, {}, {}}, heard())
 	copy(zero.slot(0), zero.slot(-1))
 	zero.sizes[0] = 2000 - uint32(batch.IPv4.Headers)
 	require.NoError(t, zero.send(1, ibverbs.Payload{})) // again
 	require.NoError(t, ranks[stranger].Multicast(2000))
 	require.NoError(t, ranks[0].Multicast(600))
-	require.Equal(t, []udp.Heard{{Multicast: 600}, {}, {}}, heard())
+	require.Equal(t, []udp.Heard{{Multicast: 600, Multicasts: 1}, {}, {}}, heard())
 }
