@@ -150,8 +150,25 @@ func stalled(j *Job) []Finding {
 		f.What += fmt.Sprintf(": %s not come", plural(first, "has", "have"))
 	default:
 		f.Limit, f.Remedy = Network, "they wait for each other: mcast doctor on their hosts looks at the paths between them"
+		if dead := j.deadLinks(); dead != nil {
+			f.Ranks = dead
+			f.Figures = append(f.Figures, "nothing at all goes out of the interface of "+strings.TrimSpace(plural(dead, "", ""))+", or comes in by it")
+		}
 	}
 	return []Finding{f}
+}
+
+// deadLinks are the ranks whose interface has passed nothing one way, while those of others have passed something.
+func (j *Job) deadLinks() (ranks []int) {
+	for i := range j.Accounts {
+		if p := &j.Accounts[i].Place; p.Links != nil && (p.InBytes == 0 || p.OutBytes == 0) {
+			ranks = append(ranks, j.Accounts[i].Rank)
+		}
+	}
+	if len(ranks) == len(j.Accounts) { // of one host, whose interface is not looked at, or an idle one
+		return nil
+	}
+	return ranks
 }
 
 // stacks says how to see what some ranks do.

@@ -183,6 +183,29 @@ func TestWhoDoesNotAnswer(t *testing.T) {
 	require.Equal(t, []string{"no-answer[2]", "stalled[2]"}, said(Verdict(j)))
 }
 
+// TestStalledAtADeadLink: where all wait for each other, the one whose interface passes nothing is to blame.
+func TestStalledAtADeadLink(t *testing.T) {
+	j := recorded(t)["healthy"]
+	for i := range j.Accounts {
+		w := group.Waiting{Operation: "allgather of 8 bytes, number 3", For: 12 * time.Second}
+		for r := range j.Size {
+			if r != i {
+				w.Ranks = append(w.Ranks, r)
+			}
+		}
+		j.Accounts[i].Waiting = []group.Waiting{w}
+	}
+	require.Equal(t, []string{"stalled[]"}, said(Verdict(j)))
+	j.Accounts[2].Place.OutBytes = 0
+	found := Verdict(j)
+	require.Equal(t, []string{"stalled[2]"}, said(found))
+	require.Contains(t, found[0].Figures, "nothing at all goes out of the interface of rank 2, or comes in by it")
+	for i := range j.Accounts {
+		j.Accounts[i].Place.InBytes = 0
+	}
+	require.Equal(t, []string{"stalled[]"}, said(Verdict(j)), "no interface has anything to do with it")
+}
+
 // TestOtherTraffic: both ends are named, and a slow link of the one that sees little of it is not explained by that.
 func TestOtherTraffic(t *testing.T) {
 	j := recorded(t)["healthy"]
