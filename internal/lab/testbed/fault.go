@@ -161,7 +161,7 @@ func (t *Testbed) SetRate(place string, rate float64) error {
 		if err != nil {
 			return err
 		}
-		return errors.Join(spec.shape(switches.Handle, port.Attrs().Index), spec.shape(in.Handle, eth0.Attrs().Index))
+		return errors.Join(spec.reshape(switches.Handle, port.Attrs().Index), spec.reshape(in.Handle, eth0.Attrs().Index))
 	})
 }
 

@@ -1,6 +1,7 @@
 package testbed
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -160,6 +161,26 @@ func TestRootASwitchForgetsTheGroupsOfAHost(t *testing.T) {
 	require.NoError(t, tb.Heal())
 	require.Empty(t, faulty(t, tb))
 	reach(t, all[0], tb.Groups()[3], all[1])
+}
+
+// TestRootARateIsLoweredUnderLoad: trains of segments that wait are longer than the new burst, and do not stop the link.
+func TestRootARateIsLoweredUnderLoad(t *testing.T) {
+	const segment, segments = 8900, 5
+	tb := up(t, Spec{Hosts: 2, Rate: 20e6, MTU: 9000, Burst: segments * (segment + 100)})
+	all := openAll(t, tb)
+	h := tb.Hosts()
+	raw, err := all[0].SyscallConn()
+	require.NoError(t, err)
+	require.NoError(t, raw.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.IPPROTO_UDP, unix.UDP_SEGMENT, segment) }))
+	require.NoError(t, err)
+	train := bytes.Repeat(append([]byte(probe), make([]byte, segment-len(probe))...), segments)
+	for range 20 {
+		_, err := all[0].WriteToUDPAddrPort(train, netip.AddrPortFrom(h[1].Addr, port))
+		require.NoError(t, err)
+	}
+	require.NoError(t, tb.SetRate(h[0].Namespace, 10e6))
+	all[0].send(h[1].Addr, "later", segment)
+	require.Equal(t, "later", all[1].receive(patience))
 }
 
 func TestRootARateIsNegotiatedAnew(t *testing.T) {

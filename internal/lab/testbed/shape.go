@@ -1,6 +1,7 @@
 package testbed
 
 import (
+	"errors"
 	"math"
 	"time"
 
@@ -33,6 +34,15 @@ func (s Spec) framed() bool { return s.Rate > 0 || s.Trunk > 0 }
 func (s Spec) trunks() Spec {
 	s.Rate, s.Burst = s.Trunk, 0
 	return s
+}
+
+// reshape is shape of a link that has a rate. What waits in its queue is lost, as where a link is negotiated anew: a train
+// of segments there may be longer than the new burst, which would never let it go, nor what is behind it.
+func (s Spec) reshape(h *netlink.Handle, link int) error {
+	err := h.QdiscDel(&netlink.Tbf{
+		QdiscAttrs: netlink.QdiscAttrs{LinkIndex: link, Handle: netlink.MakeHandle(1, 0), Parent: netlink.HANDLE_ROOT},
+	})
+	return errors.Join(err, s.shape(h, link))
 }
 
 // shape gives what a link sends its rate. The queue before it holds a second:
