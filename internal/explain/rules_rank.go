@@ -73,19 +73,23 @@ func (a *Account) evenness(other *Account) float64 {
 }
 
 // slow finds ranks that come in time and whose bytes come late all the same, from them or to them: the others wait for
-// them, or their link is slower than those of the others and full.
+// them, or their link is slower than those of the others and full. A link that holds the others up leaves theirs idle: where
+// these are full, too, some rank is waited for most, and it is chance which.
 func slow(j *Job, s *sums) (found []Finding) {
 	if len(j.Accounts) < fewest {
 		return nil
 	}
 	busy := j.each((*Account).busy)
 	speed := j.each(func(a *Account) float64 { return float64(a.link()) })
+	used := j.each((*Account).used)
 	for i := range j.Accounts {
 		a := &j.Accounts[i]
 		odd, mine := s.odd(a.Rank)
 		usual := median(without(speed, i))
 		slower := speed[i] > 0 && speed[i] <= slowLink*usual
-		if median(without(busy, i))-busy[i] >= lateBy || odd < slowBy && !(slower && (a.used() >= full || a.used() >= notFull && odd > -awaitedBy)) {
+		awaited := odd >= slowBy && median(without(used, i)) < notFull
+		narrow := slower && (a.used() >= full || a.used() >= notFull && odd > -awaitedBy)
+		if median(without(busy, i))-busy[i] >= lateBy || !awaited && !narrow {
 			continue
 		}
 		sum := func(f func(b *Account) time.Duration) (s float64) {

@@ -183,6 +183,19 @@ func TestWhoDoesNotAnswer(t *testing.T) {
 	require.Equal(t, []string{"no-answer[2]", "stalled[2]"}, said(Verdict(j)))
 }
 
+// TestFullLinks: where all links are full, it is chance for whom ranks wait most.
+func TestFullLinks(t *testing.T) {
+	for name, want := range map[string][]string{"healthy, back to back": nil, "healthy": {"slow-link[2]"}} {
+		j := recorded(t)[name]
+		for i := range j.Accounts {
+			if a := &j.Accounts[i]; a.Rank != 2 {
+				a.Awaited = append(slices.DeleteFunc(a.Awaited, func(w group.Awaited) bool { return w.Rank == 2 }), group.Awaited{Rank: 2, Chunks: a.Span / 2})
+			}
+		}
+		require.Equal(t, want, said(Verdict(j)), name)
+	}
+}
+
 // TestStalledAtADeadLink: where all wait for each other, the one whose interface passes nothing is to blame.
 func TestStalledAtADeadLink(t *testing.T) {
 	j := recorded(t)["healthy"]
