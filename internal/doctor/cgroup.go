@@ -149,7 +149,7 @@ func (l *Limits) threads(root fs.FS) {
 // Few reports whether threads may run out: there is no room for those of a group and of Go, and some.
 func (l *Limits) Few() bool {
 	const spare = 32
-	return l.Threads > 0 && l.Threads-l.Running < spare
+	return l.ThreadsBy != "" && l.Threads-l.Running < spare
 }
 
 // Threads returns the limits of threads alone, which may run out while the rest is looked at.

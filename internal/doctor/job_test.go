@@ -219,7 +219,7 @@ func TestWhatHostsHaveAlike(t *testing.T) {
 	for i := range 3 {
 		hosts[i].Net.RmemMax, hosts[i].Net.WindowFor = 65536, 6
 	}
-	hosts[3].Limits.Threads, hosts[3].Limits.Running = 64, 64
+	hosts[3].Limits.Threads, hosts[3].Limits.Running, hosts[3].Limits.ThreadsBy = 64, 64, "ulimit -u"
 	found := DiagnoseJob(hosts, m)
 	require.Len(t, found, 2)
 	assert.Equal(t, "few-threads", found[0].Name)

@@ -133,7 +133,7 @@ func unseen(j *Job, s *sums) []Finding {
 		return nil
 	}
 	odd, mine := s.odd(rank)
-	if odd < slowBy {
+	if odd < slowBy || median(j.each((*Account).used)) >= notFull { // as of slow
 		return nil
 	}
 	return []Finding{{

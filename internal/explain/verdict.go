@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/torch-mcast/torch-mcast/internal/group"
+	"github.com/torch-mcast/torch-mcast/internal/hoststat"
 )
 
 // Limit is what a job waits for that is slower than it could be, after TCP's extended statistics (RFC 4898), which tell
@@ -158,11 +159,14 @@ func stalled(j *Job) []Finding {
 	return []Finding{f}
 }
 
-// deadLinks are the ranks whose interface has passed nothing one way, while those of others have passed something.
+// deadLinks are the ranks whose interface has passed nothing one way, while those of others have passed something. What
+// RDMA passes is not counted there.
 func (j *Job) deadLinks() (ranks []int) {
 	for i := range j.Accounts {
-		if p := &j.Accounts[i].Place; p.Links != nil && (p.InBytes == 0 || p.OutBytes == 0) {
-			ranks = append(ranks, j.Accounts[i].Rank)
+		a := &j.Accounts[i]
+		counted := a.Fabric == "udp" && slices.ContainsFunc(a.Place.Links, func(l hoststat.Link) bool { return l.Name == a.Interface })
+		if p := &a.Place; counted && (p.InBytes == 0 || p.OutBytes == 0) {
+			ranks = append(ranks, a.Rank)
 		}
 	}
 	if len(ranks) == len(j.Accounts) { // of one host, whose interface is not looked at, or an idle one

@@ -193,6 +193,11 @@ func TestFullLinks(t *testing.T) {
 			}
 		}
 		require.Equal(t, want, said(Verdict(j)), name)
+		j.Accounts = slices.DeleteFunc(j.Accounts, func(a Account) bool { return a.Rank == 2 })
+		if want != nil {
+			want = []string{"awaited-rank[2]"}
+		}
+		require.Equal(t, want, said(Verdict(j)), name)
 	}
 }
 
@@ -213,10 +218,19 @@ func TestStalledAtADeadLink(t *testing.T) {
 	found := Verdict(j)
 	require.Equal(t, []string{"stalled[2]"}, said(found))
 	require.Contains(t, found[0].Figures, "nothing at all goes out of the interface of rank 2, or comes in by it")
-	for i := range j.Accounts {
-		j.Accounts[i].Place.InBytes = 0
+	for _, change := range []func(a *Account){
+		func(a *Account) { a.Fabric = "verbs" }, func(a *Account) { a.Interface = "another" }, func(a *Account) { a.Place.InBytes = 0 },
+	} {
+		for i := range j.Accounts {
+			change(&j.Accounts[i])
+		}
+		require.Equal(t, []string{"stalled[]"}, said(Verdict(j)), "nobody knows what the interface passes, or it has nothing to do with it")
+		j = recorded(t)["healthy"]
+		for i := range j.Accounts {
+			j.Accounts[i].Waiting = []group.Waiting{{Operation: "barrier 3", Ranks: []int{(i + 1) % j.Size}, For: 12 * time.Second}}
+		}
+		j.Accounts[2].Place.OutBytes = 0
 	}
-	require.Equal(t, []string{"stalled[]"}, said(Verdict(j)), "no interface has anything to do with it")
 }
 
 // TestOtherTraffic: both ends are named, and a slow link of the one that sees little of it is not explained by that.

@@ -4,9 +4,9 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
-	"sync"
 
 	"golang.org/x/sys/unix"
 )
@@ -27,8 +27,8 @@ func (t Threads) Left() int { return max(t.Most-t.Running, 0) }
 func ThreadsHere(root fs.FS) (t Threads) {
 	t = threads(root, "proc/self")
 	var l unix.Rlimit
-	if !privileged(root) && unix.Getrlimit(unix.RLIMIT_NPROC, &l) == nil && l.Cur < uint64(spare(root)) {
-		t.tighten(int(l.Cur), threadsOfThisUser(root), "ulimit -u")
+	if !privileged(root, os.Getuid()) && unix.Getrlimit(unix.RLIMIT_NPROC, &l) == nil && l.Cur < uint64(spare(root)) {
+		t.tighten(int(l.Cur), threadsOf(root, os.Getuid()), "ulimit -u")
 	}
 	return t
 }
@@ -52,16 +52,20 @@ func threads(root fs.FS, proc string) (t Threads) {
 	return t
 }
 
-// privileged reports whether RLIMIT_NPROC does not hold for this process (setrlimit(2)).
-func privileged(root fs.FS) bool {
+// privileged reports whether RLIMIT_NPROC does not hold for this process of a user: in the first user namespace it holds for
+// neither root nor those with two capabilities (setrlimit(2)).
+func privileged(root fs.FS, user int) bool {
 	const admin, resource = 1 << 21, 1 << 24 // CAP_SYS_ADMIN, CAP_SYS_RESOURCE
+	if !slices.Equal(strings.Fields(read(root, "proc/self/uid_map")), []string{"0", "0", "4294967295"}) {
+		return false
+	}
 	for line := range strings.Lines(read(root, "proc/self/status")) {
 		if name, value, _ := strings.Cut(line, ":"); name == "CapEff" {
 			capabilities, err := strconv.ParseUint(strings.TrimSpace(value), 16, 64)
-			return err == nil && capabilities&(admin|resource) != 0
+			return user == 0 || err == nil && capabilities&(admin|resource) != 0
 		}
 	}
-	return os.Geteuid() == 0
+	return user == 0
 }
 
 // spare is a limit of threads that no user of this host is near, given how many there are in all.
@@ -73,17 +77,6 @@ func spare(root fs.FS) int {
 	}
 	_, all, _ := strings.Cut(words[3], "/") // running/there
 	return int(whole(all)) + room
-}
-
-// threadsOnce counts those of a user once a process: all processes of the host are read for it.
-var threadsOnce struct {
-	sync.Once
-	n int
-}
-
-func threadsOfThisUser(root fs.FS) int {
-	threadsOnce.Do(func() { threadsOnce.n = threadsOf(root, os.Getuid()) })
-	return threadsOnce.n
 }
 
 // threadsOf counts the threads of a user.

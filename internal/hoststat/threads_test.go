@@ -37,13 +37,20 @@ func TestThreads(t *testing.T) {
 // TestWhoseLimitHolds: RLIMIT_NPROC holds for who has neither of two capabilities, and is not looked at where no user of
 // the host can be near it.
 func TestWhoseLimitHolds(t *testing.T) {
-	status := func(capabilities string) fstest.MapFS {
-		return fstest.MapFS{"proc/self/status": {Data: []byte("Name:\tx\nCapEff:\t" + capabilities + "\n")}}
-	}
-	for capabilities, want := range map[string]bool{
-		"0000000000000000": false, "0000000000200000": true, "0000000001000000": true, "000001ffffffffff": true, "00000000a80425fb": false, "x": false,
+	const first, within = "0 0 4294967295", "0 1000 65536"
+	for _, c := range []struct {
+		user                int
+		users, capabilities string
+		want                bool
+	}{
+		{1000, first, "0000000000000000", false}, {1000, first, "0000000000200000", true}, {1000, first, "0000000001000000", true},
+		{1000, first, "x", false}, {0, first, "00000000a80425fb", true}, {0, first, "000001ffffffffff", true},
+		{0, within, "000001ffffffffff", false}, {1000, within, "0000000000200000", false}, {0, "", "000001ffffffffff", false},
 	} {
-		require.Equal(t, want, privileged(status(capabilities)), capabilities)
+		require.Equal(t, c.want, privileged(fstest.MapFS{
+			"proc/self/status":  {Data: []byte("Name:\tx\nCapEff:\t" + c.capabilities + "\n")},
+			"proc/self/uid_map": {Data: []byte("         " + c.users + "\n")},
+		}, c.user), c)
 	}
 	require.Equal(t, 1<<10+250, spare(fstest.MapFS{"proc/loadavg": {Data: []byte("0.1 0.2 0.3 2/250 999")}}))
 	require.Equal(t, 1<<20, spare(fstest.MapFS{}))

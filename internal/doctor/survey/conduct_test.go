@@ -24,13 +24,12 @@ type simulated struct {
 	still string // from this order on it answers nothing
 	slow  float64
 	limit int  // multicasts of a train that arrive here
-	once  bool // ... of each first try
-	again bool
+	once  bool // ... of the first one of each host
 }
 
 // obey answers until the end.
 func (s *simulated) obey(conn net.Conn, hosts int) {
-	l := newLink(conn)
+	l, heard := newLink(conn), map[int]bool{} // a train of which hosts
 	for {
 		var o order
 		if l.in.Decode(&o) != nil {
@@ -44,11 +43,10 @@ func (s *simulated) obey(conn net.Conn, hosts int) {
 			continue
 		}
 		limit := s.limit
-		if o.Do == doTrain && s.once {
-			if s.again = !s.again; !s.again {
-				limit = 0
-			}
+		if o.Do == doTrain && s.once && heard[o.Peer] {
+			limit = 0
 		}
+		heard[o.Peer] = heard[o.Peer] || o.Do == doTrain
 		a := answer{Port: 1000, TCP: true, RTT: time.Millisecond, Least: time.Millisecond / 2, Mbps: 1000}
 		if s.slow > 0 {
 			a.Mbps = s.slow

@@ -97,9 +97,9 @@ const (
 	mostRounds  = 33 // so that up to 34 hosts meet each other one
 	mostAgain   = 8  // rounds of matches that are played once more
 	margin      = 3 * time.Second
-	suspicious  = 0.6             // of the usual bandwidth
-	slowAnswers = 3               // times the usual round trip
-	trainsTime  = 5 * time.Second // in which trains begin
+	suspicious  = 0.6                                      // of the usual bandwidth
+	slowAnswers = 3                                        // times the usual round trip
+	trainsTime  = 2 * mostTrains * (trainTime + castAfter) // in which trains begin
 )
 
 // budget is how long measuring may take: of hosts that do not answer each other each match takes

@@ -70,7 +70,7 @@ func TestAgain(t *testing.T) {
 func TestBudget(t *testing.T) {
 	const last = 3 * time.Second                     // of a round that begins just before the end
 	const train = trainTime + castAfter + trainsTime // one begins just before the end
-	assert.LessOrEqual(t, budget(4)+max(last, train), 13*time.Second)
-	assert.LessOrEqual(t, budget(188)+max(last, train), 56*time.Second)
+	assert.LessOrEqual(t, budget(4)+max(last, train), 18*time.Second)
+	assert.LessOrEqual(t, budget(188)+max(last, train), 61*time.Second)
 	assert.Greater(t, 3*budget(188)/4, 2*castTime(188)+10*time.Second, "some rounds are played")
 }

@@ -20,7 +20,7 @@ const (
 	trainSlot      = time.Millisecond
 	trainBehind    = 4 // slots that a sender which had no core makes up for; more would be a burst, which queues drop
 	unicastEach    = 8 // of so many packets one goes by unicast: it is to arrive where multicast does not
-	unicastTargets = 4 // hosts after the sender that get those, by turns
+	unicastTargets = 4 // hosts after the sender that get those, by turns: only these are judged
 	mostTrains     = 8 // hosts that send one
 )
 
@@ -87,12 +87,11 @@ func hearTrain(p *udp.Prober) (heard []udp.Heard, dropped int) {
 func (c *conductor) trains(ctx context.Context, end time.Time) {
 	n := len(c.field)
 	count := min(n, mostTrains)
-	for i := range count {
-		from := i * n / count
-		for try := 0; try < 2 && ctx.Err() == nil && time.Now().Before(end); try++ {
-			c.train(from)
-			if !c.limited(from) {
-				break // what looks wrong is measured a second time
+	for try := range 2 {
+		for i := range count {
+			from := i * n / count
+			if (try == 0 || c.limited(from)) && ctx.Err() == nil && time.Now().Before(end) {
+				c.train(from) // what looks wrong is measured a second time, once all have had a first
 			}
 		}
 	}
