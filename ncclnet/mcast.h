@@ -223,7 +223,8 @@ int mcast_communicators(char *buf, size_t cap, size_t *len, char *err, size_t er
  * each lane, with their phases, waits and repairs) to a file that ui.perfetto.dev and chrome://tracing
  * show, with the clock of torch.profiler's traces: docs/MONITORING.md. MCAST_E_ARGUMENT: the file
  * cannot be there (no such directory, no permission, a directory or device has its name);
- * MCAST_E_UNAVAILABLE: the file system is full or fails. Either names the path and the cause, and no part of the file stays. Groups that are closed, or have MCAST_TRACE=off, are not in it. */
+ * MCAST_E_UNAVAILABLE: the file system is full or fails. Either names the path and the cause, and no
+ * part of the file stays. Groups that are closed, or have MCAST_TRACE=off, are not in it. */
 int mcast_trace(const char *path, char *err, size_t errlen);
 
 /* What a profiler plugin of NCCL (NCCL_PROFILER_PLUGIN) is told of a message of the net plugin, from net ABI v11

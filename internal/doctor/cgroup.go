@@ -146,10 +146,9 @@ func (l *Limits) threads(root fs.FS) {
 	l.Threads, l.Running, l.ThreadsBy = t.Most, t.Running, t.By
 }
 
-// Few reports whether threads may run out: there is no room for those of a group and of Go, and some.
+// Few is hoststat.Threads.Few.
 func (l *Limits) Few() bool {
-	const spare = 32
-	return l.ThreadsBy != "" && l.Threads-l.Running < spare
+	return hoststat.Threads{Most: l.Threads, Running: l.Running, By: l.ThreadsBy}.Few()
 }
 
 // Threads returns the limits of threads alone, which may run out while the rest is looked at.

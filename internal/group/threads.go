@@ -10,8 +10,7 @@ import (
 )
 
 const (
-	fewestThreads = 6  // that a rank starts, however small its job
-	usualThreads  = 32 // that it may, with those of Go
+	fewestThreads = 6 // that a rank starts, however small its job
 	moreThreads   = "raise it: docker run --pids-limit=-1, podPidsLimit of the kubelet, TasksMax=infinity of systemd, ulimit -u"
 )
 
@@ -26,7 +25,7 @@ var fewSaid sync.Once
 
 func enough(rank int, t hoststat.Threads, log *slog.Logger, once *sync.Once) error {
 	switch {
-	case !t.Limited || t.Left() >= usualThreads:
+	case !t.Few():
 		return nil
 	case t.Left() >= fewestThreads:
 		once.Do(func() {

@@ -19,10 +19,10 @@ func TestFewThreads(t *testing.T) {
 		t           hoststat.Threads
 		warns, ends bool
 	}{
-		{hoststat.Threads{}, false, false}, {hoststat.Threads{Limited: true, Most: 100, Running: 60, By: "/pod/pids.max"}, false, false},
-		{hoststat.Threads{Limited: true, Most: 20, Running: 10, By: "/pod/pids.max"}, true, false},
-		{hoststat.Threads{Limited: true, Most: 7, Running: 5, By: "/pod/pids.max"}, false, true},
-		{hoststat.Threads{Limited: true, Most: 7, Running: 9, By: "ulimit -u"}, false, true},
+		{hoststat.Threads{}, false, false}, {hoststat.Threads{Most: 100, Running: 60, By: "/pod/pids.max"}, false, false},
+		{hoststat.Threads{Most: 20, Running: 10, By: "/pod/pids.max"}, true, false},
+		{hoststat.Threads{Most: 7, Running: 5, By: "/pod/pids.max"}, false, true},
+		{hoststat.Threads{Most: 7, Running: 9, By: "ulimit -u"}, false, true},
 	} {
 		var log bytes.Buffer
 		var once sync.Once

@@ -13,14 +13,19 @@ import (
 
 // Threads is the limit of processes and threads that leaves the fewest. The zero value is none.
 type Threads struct {
-	Limited bool
 	Most    int    // that are allowed
 	Running int    // that are there
-	By      string // the file of the control group, or "ulimit -u"
+	By      string // the file of the control group, or "ulimit -u"; empty: there is no limit
 }
 
 // Left is how many more may be started, of a limit.
 func (t Threads) Left() int { return max(t.Most-t.Running, 0) }
+
+// Few reports whether threads may run out: there is no room for those of a group and of Go, and some.
+func (t Threads) Few() bool {
+	const spare = 32
+	return t.By != "" && t.Left() < spare
+}
 
 // ThreadsHere looks at the limits of this process, in files below root: pids.max of its control groups, and RLIMIT_NPROC,
 // of which the kernel makes no account for root and those with its capabilities.
@@ -35,7 +40,7 @@ func ThreadsHere(root fs.FS) (t Threads) {
 
 // tighten takes another limit if it leaves fewer.
 func (t *Threads) tighten(most, running int, by string) {
-	if other := (Threads{true, most, running, by}); !t.Limited || other.Left() < t.Left() {
+	if other := (Threads{most, running, by}); t.By == "" || other.Left() < t.Left() {
 		*t = other
 	}
 }

@@ -19,18 +19,18 @@ func TestThreads(t *testing.T) {
 		"sys/fs/cgroup/pids.max":              file("1000\n"),
 		"sys/fs/cgroup/pids.current":          file("500\n"),
 	}
-	require.Equal(t, Threads{true, 64, 40, "/sys/fs/cgroup/pod/pids.max"}, threads(second, "proc/7"))
+	require.Equal(t, Threads{64, 40, "/sys/fs/cgroup/pod/pids.max"}, threads(second, "proc/7"))
 	first := fstest.MapFS{
 		"proc/7/cgroup":                       file("5:cpu,cpuacct:/a\n4:pids:/pod\n"),
 		"sys/fs/cgroup/pids/pod/pids.max":     file("7\n"),
 		"sys/fs/cgroup/pids/pod/pids.current": file("5\n"),
 	}
 	found := threads(first, "proc/7")
-	require.Equal(t, Threads{true, 7, 5, "/sys/fs/cgroup/pids/pod/pids.max"}, found)
+	require.Equal(t, Threads{7, 5, "/sys/fs/cgroup/pids/pod/pids.max"}, found)
 	require.Equal(t, 2, found.Left())
 	require.Zero(t, threads(fstest.MapFS{"proc/7/cgroup": file("garbage")}, "proc/7"))
 	found.tighten(0, 3, "none")
-	require.Equal(t, Threads{true, 0, 3, "none"}, found, "none may be started, and that is a limit")
+	require.Equal(t, Threads{0, 3, "none"}, found, "none may be started, and that is a limit")
 	require.Zero(t, found.Left())
 }
 
