@@ -70,9 +70,8 @@ func explainCells(o *Options) (all []*explainCell, err error) {
 	}
 	for i := range troubles.Cases {
 		c := &troubles.Cases[i]
-		asked := len(o.Cases) == 0 || slices.ContainsFunc(o.Cases, func(part string) bool { return strings.Contains(c.Name, part) })
 		for _, cell := range cells {
-			if asked && (cell == nil || c.InCells()) {
+			if c.Asked(o.Cases) && (cell == nil || c.InCells()) {
 				all = append(all, &explainCell{Case: c, cell: cell})
 			}
 		}

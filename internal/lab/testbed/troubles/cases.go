@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/torch-mcast/torch-mcast/internal/explain"
@@ -30,6 +31,7 @@ type Case struct {
 	within func(c Cell, p *Plan) // change, in a cell
 	steps  int                   // for so many of them it is looked at in a cell; 0: usualSteps
 	whole  bool                  // it is one of the cells of another case already
+	asked  bool                  // it is only tried where it is asked for by its name
 }
 
 // Bed is the testbed of all cases: links that two cores fill without being full.
@@ -37,6 +39,11 @@ var Bed = testbed.Spec{Hosts: 4, Rate: 200e6}
 
 // InCells reports whether the case is one of those that are tried in cells.
 func (c *Case) InCells() bool { return !c.whole }
+
+// Asked reports whether these parts of names ask for the case. None ask for the usual ones.
+func (c *Case) Asked(parts []string) bool {
+	return len(parts) == 0 && !c.asked || slices.ContainsFunc(parts, func(part string) bool { return strings.Contains(c.Name, part) })
+}
 
 // plan is the training, in a cell if there is one. Else layers take about as long to gather as half of what they take to compute.
 func (c *Case) plan(cell *Cell) Plan {
@@ -91,9 +98,11 @@ var Cases = []Case{
 	{Name: "healthy, through a switch", Switch: true},
 	{Name: "slow rank", Cause: "slow-rank", change: func(p *Plan) { p.Slow = 10 * time.Millisecond }, within: Cell.slow},
 	{Name: "late data loader", Cause: "late-now-and-then", change: func(p *Plan) { p.Load = 700 * time.Millisecond }, within: Cell.late, steps: 3 * loadEvery},
-	{Name: "slow link", Cause: "slow-link", inject: func(t *Trial) error { return t.Bed.SetRate(t.place(), 30e6) }, steps: 2 * usualSteps},
+	{Name: "slow link", Cause: "slow-link", inject: slowLink(30e6), steps: 2 * usualSteps},
+	{Name: "slow link of 60 Mbit/s", Cause: "slow-link", inject: slowLink(60e6), steps: 2 * usualSteps, asked: true},
+	{Name: "slow link of 100 Mbit/s", Cause: "slow-link", inject: slowLink(100e6), steps: 2 * usualSteps, asked: true},
 	{Name: "healthy, back to back", change: backToBack, whole: true},
-	{Name: "slow link, back to back", Cause: "slow-link", change: backToBack, whole: true, inject: func(t *Trial) error { return t.Bed.SetRate(t.place(), 60e6) }},
+	{Name: "slow link, back to back", Cause: "slow-link", change: backToBack, whole: true, inject: slowLink(60e6)},
 	{Name: "lossy link", Cause: "lossy-link", inject: func(t *Trial) error { return t.Bed.SetLoss(t.place(), testbed.Loss{Share: 0.03}) }},
 	{Name: "small messages", Cause: "small-messages", Job: true, change: func(p *Plan) { p.Layers, p.Bytes, p.Compute = 100, smallest, 100*time.Microsecond }, within: Cell.small},
 	{Name: "switch overloaded", Cause: "switch-overloaded", Job: true, Switch: true, inject: (*Trial).throttleSwitch},
@@ -104,6 +113,11 @@ var Cases = []Case{
 
 // backToBack is a training that computes nothing: links are full.
 func backToBack(p *Plan) { p.Bytes, p.Compute = 1<<20, 0 }
+
+// slowLink lowers the rate of the rank's link, in bits a second.
+func slowLink(rate float64) func(t *Trial) error {
+	return func(t *Trial) error { return t.Bed.SetRate(t.place(), rate) }
+}
 
 // throttle lets processes have a share of a CPU.
 func (t *Trial) throttle(share float64, pids ...int) error {
