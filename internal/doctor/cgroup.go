@@ -4,69 +4,18 @@ import (
 	"bufio"
 	"bytes"
 	"io/fs"
-	"math"
 	"os"
-	"path"
-	"slices"
 	"strconv"
 	"strings"
 
-	"github.com/prometheus/procfs"
-
+	"github.com/torch-mcast/torch-mcast/internal/cgroup"
 	"github.com/torch-mcast/torch-mcast/internal/hoststat"
 )
 
-// groupFolders returns the folders of the control groups of this process that a controller works
-// in, from its own up to the root of what is mounted, and whether they are of version 2.
-func groupFolders(
-	root fs.FS,
-	groups []procfs.Cgroup,
-	controller string,
-) (folders []string, second bool) {
-	const mounted = "sys/fs/cgroup/"
-	for _, g := range groups {
-		if !slices.Contains(g.Controllers, controller) {
-			continue
-		}
-		for _, mount := range []string{mounted + strings.Join(g.Controllers, ","), mounted + controller} {
-			if folders = upward(root, mount, g.Path); folders != nil {
-				return folders, false
-			}
-		}
-		return nil, false
-	}
-	for _, g := range groups {
-		for _, mount := range []string{mounted, mounted + "unified"} { // the latter beside version 1
-			if _, err := fs.Stat(
-				root,
-				path.Join(mount, "cgroup.controllers"),
-			); g.HierarchyID == 0 &&
-				err == nil {
-				return upward(root, mount, g.Path), true
-			}
-		}
-	}
-	return nil, false
-}
-
-// upward returns the folders from a group's to the root of what is mounted. In a container the path
-// that the kernel names may be the host's; the root is there all the same.
-func upward(root fs.FS, mount, group string) (folders []string) {
-	for at := path.Clean("/" + group); ; at = path.Dir(at) {
-		folder := path.Join(mount, at)
-		if _, err := fs.Stat(root, folder); err == nil {
-			folders = append(folders, folder)
-		}
-		if at == "/" {
-			return folders
-		}
-	}
-}
-
 // quota returns how many CPUs the tightest control group allows, 0 for no bound, which one that is,
 // and in how many of its periods all was used up.
-func quota(root fs.FS, groups []procfs.Cgroup) (c CPU) {
-	folders, second := groupFolders(root, groups, "cpu")
+func quota(root fs.FS) (c CPU) {
+	folders, second := cgroup.Folders(root, "proc/self", "cpu")
 	for _, folder := range folders {
 		var share, period float64
 		if second {
@@ -86,27 +35,6 @@ func quota(root fs.FS, groups []procfs.Cgroup) (c CPU) {
 		c.Periods, c.Throttled = stat["nr_periods"], stat["nr_throttled"]
 	}
 	return c
-}
-
-// memoryLimit adds the tightest control group's bound.
-func (m *Memory) memoryLimit(root fs.FS, groups []procfs.Cgroup) {
-	folders, second := groupFolders(root, groups, "memory")
-	most, used, file := "/memory.limit_in_bytes", "/memory.usage_in_bytes", "total_inactive_file"
-	if second {
-		most, used, file = "/memory.max", "/memory.current", "inactive_file"
-	}
-	for _, folder := range folders {
-		limit, err := strconv.ParseUint(text(root, folder+most), 10, 64)
-		if err != nil || limit > math.MaxInt/2 { // version 1 writes a number near 2^63 for none
-			continue
-		}
-		// Files read and not used again count as used, yet are given back.
-		taken := int(float(text(root, folder+used))) - fields(root, folder+"/memory.stat")[file]
-		left := max(0, int(limit)-max(0, taken))
-		if m.Limit == 0 || left < m.LimitLeft {
-			m.Limit, m.LimitLeft, m.LimitBy = int(limit), left, folder
-		}
-	}
 }
 
 // text returns a file of one line; empty if it cannot be read.

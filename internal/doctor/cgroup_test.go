@@ -4,8 +4,9 @@ import (
 	"testing"
 	"testing/fstest"
 
-	"github.com/prometheus/procfs"
 	"github.com/stretchr/testify/assert"
+
+	"github.com/torch-mcast/torch-mcast/internal/cgroup"
 )
 
 // tree makes a file system of files with one text each.
@@ -18,21 +19,12 @@ func tree(files map[string]string) fstest.MapFS {
 }
 
 func TestControlGroups(t *testing.T) {
-	second := []procfs.Cgroup{{HierarchyID: 0, Path: "/pods/pod1"}}
-	first := []procfs.Cgroup{
-		{HierarchyID: 4, Controllers: []string{"memory"}, Path: "/docker/abc"},
-		{
-			HierarchyID: 3,
-			Controllers: []string{"cpu", "cpuacct"},
-			Path:        "/docker/abc",
-		},
-		{HierarchyID: 0, Path: "/"},
-	}
+	const second, first = "0::/pods/pod1\n", "4:memory:/docker/abc\n3:cpu,cpuacct:/docker/abc\n0::/\n"
 	for name, c := range map[string]struct {
 		files  map[string]string
-		groups []procfs.Cgroup
+		groups string
 		quota  CPU
-		memory Memory
+		memory cgroup.Memory
 	}{
 		"version 2, the tightest of two": {map[string]string{
 			"cgroup.controllers": "cpu memory", "pods/pod1/cpu.max": "400000 100000", "pods/cpu.max": "150000 100000",
@@ -41,29 +33,28 @@ func TestControlGroups(t *testing.T) {
 			"pods/pod1/memory.stat": "anon 1\ninactive_file 100000",
 			"pods/memory.max":       "max",
 		}, second, CPU{Quota: 1.5, QuotaBy: "sys/fs/cgroup/pods", Periods: 100, Throttled: 20},
-			Memory{Limit: 1000000, LimitLeft: 700000, LimitBy: "sys/fs/cgroup/pods/pod1"}},
+			cgroup.Memory{Limit: 1000000, Left: 700000, By: "sys/fs/cgroup/pods/pod1"}},
 		"version 2 without bounds": {map[string]string{"cgroup.controllers": "cpu", "pods/pod1/cpu.max": "max 100000",
-			"pods/pod1/memory.max": "max"}, second, CPU{}, Memory{}},
+			"pods/pod1/memory.max": "max"}, second, CPU{}, cgroup.Memory{}},
 		"version 2 of a container, whose path is the host's": {map[string]string{"cgroup.controllers": "cpu",
-			"cpu.max": "50000 100000"}, second, CPU{Quota: 0.5, QuotaBy: "sys/fs/cgroup"}, Memory{}},
+			"cpu.max": "50000 100000"}, second, CPU{Quota: 0.5, QuotaBy: "sys/fs/cgroup"}, cgroup.Memory{}},
 		"version 1": {map[string]string{
 			"cpu,cpuacct/docker/abc/cpu.cfs_quota_us": "250000", "cpu,cpuacct/docker/abc/cpu.cfs_period_us": "100000",
 			"cpu,cpuacct/cpu.cfs_quota_us": "-1", "cpu,cpuacct/cpu.cfs_period_us": "100000",
 			"memory/docker/abc/memory.limit_in_bytes": "2000000", "memory/docker/abc/memory.usage_in_bytes": "500000",
 			"memory/memory.limit_in_bytes": "9223372036854771712", "unified/cgroup.controllers": "",
 		}, first, CPU{Quota: 2.5, QuotaBy: "sys/fs/cgroup/cpu,cpuacct/docker/abc"},
-			Memory{Limit: 2000000, LimitLeft: 1500000, LimitBy: "sys/fs/cgroup/memory/docker/abc"}},
+			cgroup.Memory{Limit: 2000000, Left: 1500000, By: "sys/fs/cgroup/memory/docker/abc"}},
 		"version 1 of a container": {map[string]string{"cpu/cpu.cfs_quota_us": "100000", "cpu/cpu.cfs_period_us": "100000"},
-			first, CPU{Quota: 1, QuotaBy: "sys/fs/cgroup/cpu"}, Memory{}},
-		"nothing mounted": {nil, second, CPU{}, Memory{}},
-		"no group":        {nil, nil, CPU{}, Memory{}},
+			first, CPU{Quota: 1, QuotaBy: "sys/fs/cgroup/cpu"}, cgroup.Memory{}},
+		"nothing mounted": {nil, second, CPU{}, cgroup.Memory{}},
+		"no group":        {nil, "", CPU{}, cgroup.Memory{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			root := tree(c.files)
-			assert.Equal(t, c.quota, quota(root, c.groups))
-			var m Memory
-			m.memoryLimit(root, c.groups)
-			assert.Equal(t, c.memory, m)
+			root["proc/self/cgroup"] = &fstest.MapFile{Data: []byte(c.groups)}
+			assert.Equal(t, c.quota, quota(root))
+			assert.Equal(t, c.memory, cgroup.MemoryOf(root, "proc/self"))
 		})
 	}
 }

@@ -12,17 +12,17 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/torch-mcast/torch-mcast/internal/cgroup"
 	"github.com/torch-mcast/torch-mcast/internal/nccl/machine"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
 )
 
 // resources looks at what this process may use.
 func (g *gatherer) resources() {
-	groups, err := g.self.Cgroups()
-	if err != nil {
+	if _, err := g.self.Cgroups(); err != nil {
 		g.unseen("limits of control groups", err.Error(), "")
 	}
-	g.CPU = quota(g.root, groups)
+	g.CPU = quota(g.root)
 	c := &g.CPU
 	c.Count, c.GOMAXPROCS, c.Arch = processors(), runtime.GOMAXPROCS(0), runtime.GOARCH
 	c.SIMD, c.AVX2 = reduce.Active().String(), cpuid.CPU.Supports(cpuid.AVX2, cpuid.F16C)
@@ -36,7 +36,8 @@ func (g *gatherer) resources() {
 		}
 	}
 	g.memory()
-	g.Memory.memoryLimit(g.root, groups)
+	most := cgroup.MemoryOf(g.root, "proc/self")
+	g.Memory.Limit, g.Memory.LimitLeft, g.Memory.LimitBy = most.Limit, most.Left, most.By
 	g.Limits = Limits{
 		Files:  limit(unix.RLIMIT_NOFILE, true),
 		Locked: limit(unix.RLIMIT_MEMLOCK, false),

@@ -16,6 +16,8 @@ import (
 	"github.com/safchain/ethtool"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/torch-mcast/torch-mcast/internal/cgroup"
 )
 
 // Host is what the kernel says of the place that a rank runs in: its control group, its threads, and its network
@@ -67,34 +69,11 @@ func observe(root fs.FS, pid int, iface string) (h Host) {
 
 // throttled returns for how long quotas kept a process's control groups, of version 2 or 1, from running.
 func throttled(root fs.FS, proc string) (longest time.Duration) {
-	groupsOf(root, proc, "cpu", func(folder string) {
+	folders, _ := cgroup.Folders(root, proc, "cpu")
+	for _, folder := range folders {
 		longest = max(longest, throttledBy(read(root, path.Join(folder, "cpu.stat"))))
-	})
-	return longest
-}
-
-// groupsOf visits the folders of a process's control groups in which a controller works, of version 2 or 1. A limit may be
-// of any group above; the path that a container sees may be the host's, and its root is there all the same.
-func groupsOf(root fs.FS, proc, controller string, visit func(folder string)) {
-	for line := range strings.Lines(read(root, proc+"/cgroup")) {
-		id, rest, _ := strings.Cut(strings.TrimSpace(line), ":")
-		controllers, group, _ := strings.Cut(rest, ":")
-		mounts := []string{"sys/fs/cgroup", "sys/fs/cgroup/unified"}
-		if id != "0" {
-			if !strings.Contains(","+controllers+",", ","+controller+",") {
-				continue
-			}
-			mounts = []string{"sys/fs/cgroup/" + controllers, "sys/fs/cgroup/" + controller}
-		}
-		for at := path.Clean("/" + group); ; at = path.Dir(at) {
-			for _, mount := range mounts {
-				visit(path.Join(mount, at))
-			}
-			if at == "/" {
-				break
-			}
-		}
 	}
+	return longest
 }
 
 // throttledBy reads a cpu.stat.

@@ -31,6 +31,7 @@ func TestObserve(t *testing.T) {
 	require.Equal(t, want, observe(files(texts), 7, "eth0"))
 
 	texts["proc/7/cgroup"] = "0::/job/rank\n"
+	texts["sys/fs/cgroup/cgroup.controllers"] = "cpu\n"
 	texts["sys/fs/cgroup/job/cpu.stat"] = "usage_usec 5\nthrottled_usec 3000000\n" // the quota is of the group above
 	texts["sys/fs/cgroup/job/rank/cpu.stat"] = "usage_usec 5\nthrottled_usec 0\n"
 	want.Throttled = 3 * time.Second

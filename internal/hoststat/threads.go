@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/torch-mcast/torch-mcast/internal/cgroup"
 )
 
 // Threads is the limit of processes and threads that leaves the fewest. The zero value is none.
@@ -47,13 +49,14 @@ func (t *Threads) tighten(most, running int, by string) {
 
 // threads looks at the control groups of a process, of version 2 or 1.
 func threads(root fs.FS, proc string) (t Threads) {
-	groupsOf(root, proc, "pids", func(folder string) {
+	folders, _ := cgroup.Folders(root, proc, "pids")
+	for _, folder := range folders {
 		file := path.Join(folder, "pids.max")
 		most, err := strconv.Atoi(strings.TrimSpace(read(root, file))) // "max": any number
 		if err == nil && most >= 0 {
 			t.tighten(most, int(whole(strings.TrimSpace(read(root, path.Join(folder, "pids.current"))))), "/"+file)
 		}
-	})
+	}
 	return t
 }
 

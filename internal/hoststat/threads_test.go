@@ -18,6 +18,7 @@ func TestThreads(t *testing.T) {
 		"sys/fs/cgroup/pod/pids.current":      file("40\n"),
 		"sys/fs/cgroup/pids.max":              file("1000\n"),
 		"sys/fs/cgroup/pids.current":          file("500\n"),
+		"sys/fs/cgroup/cgroup.controllers":    file("pids\n"),
 	}
 	require.Equal(t, Threads{64, 40, "/sys/fs/cgroup/pod/pids.max"}, threads(second, "proc/7"))
 	first := fstest.MapFS{

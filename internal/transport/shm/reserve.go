@@ -1,14 +1,13 @@
 package shm
 
 import (
-	"errors"
 	"fmt"
 	"io/fs"
-	"math"
 	"os"
-	"path"
 	"strconv"
 	"strings"
+
+	"github.com/torch-mcast/torch-mcast/internal/cgroup"
 )
 
 // affordable returns an error if there is less memory than a region needs. The
@@ -25,7 +24,7 @@ func affordable(bytes int) error {
 }
 
 // available returns how many bytes can be had without swapping or killing, and
-// what says so: the host or the tightest control group (version 2) above us.
+// what says so: the host or the tightest control group above us.
 func available(root fs.FS) (free int, where string, err error) {
 	const meminfo = "proc/meminfo"
 	kib, err := field(root, meminfo, "MemAvailable:")
@@ -33,27 +32,8 @@ func available(root fs.FS) (free int, where string, err error) {
 		return 0, "", err
 	}
 	free, where = kib<<10, "the host"
-	own, err := fs.ReadFile(root, "proc/self/cgroup")
-	if errors.Is(err, fs.ErrNotExist) {
-		return free, where, nil
-	}
-	if err != nil {
-		return 0, "", err
-	}
-	for _, entry := range strings.Split(string(own), "\n") {
-		group, ok := strings.CutPrefix(entry, "0::/")
-		for ; ok; group = path.Dir(group) {
-			dir := path.Join("sys/fs/cgroup", group)
-			// Files read and not used again count as used, yet are given back.
-			left := number(root, dir+"/memory.max", math.MaxInt) - number(root, dir+"/memory.current", 0)
-			if files, err := field(root, dir+"/memory.stat", "inactive_file"); err == nil && left < math.MaxInt-files {
-				left += files
-			}
-			if left < free {
-				free, where = max(left, 0), "control group "+path.Join("/", group)
-			}
-			ok = group != "." && group != ""
-		}
+	if m := cgroup.MemoryOf(root, "proc/self"); m.By != "" && m.Left < free {
+		free, where = m.Left, "control group /"+m.By
 	}
 	return free, where, nil
 }
@@ -70,18 +50,4 @@ func field(root fs.FS, name, word string) (int, error) {
 		}
 	}
 	return 0, fmt.Errorf("%s has no %s", name, word)
-}
-
-// number returns the number that is all of a file, or other if it is none, as
-// with "max", or there is no such file.
-func number(root fs.FS, name string, other int) int {
-	text, err := fs.ReadFile(root, name)
-	if err != nil {
-		return other
-	}
-	n, err := strconv.Atoi(strings.TrimSpace(string(text)))
-	if err != nil {
-		return other
-	}
-	return n
 }

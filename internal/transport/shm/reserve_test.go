@@ -23,17 +23,20 @@ func TestAvailable(t *testing.T) {
 		where string
 	}{
 		{"no control groups", nil, 1000 << 10, "the host"},
-		{"version 1", map[string]string{"proc/self/cgroup": "4:memory:/x\n"}, 1000 << 10, "the host"},
-		{"no limit", map[string]string{"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/memory.max": "max\n", "sys/fs/cgroup/memory.current": "5\n"}, 1000 << 10, "the host"},
-		{"own limit", map[string]string{"proc/self/cgroup": "4:memory:/x\n0::/a/b\n", "sys/fs/cgroup/a/b/memory.max": "7000\n", "sys/fs/cgroup/a/b/memory.current": "3000\n"}, 4000, "control group /a/b"},
-		{"files are given back", map[string]string{"proc/self/cgroup": "0::/a\n", "sys/fs/cgroup/a/memory.max": "7000\n", "sys/fs/cgroup/a/memory.current": "3000\n", "sys/fs/cgroup/a/memory.stat": "anon 1\ninactive_file 500\n"}, 4500, "control group /a"},
-		{"limit above", map[string]string{"proc/self/cgroup": "0::/a/b\n", "sys/fs/cgroup/a/memory.max": "7000\n", "sys/fs/cgroup/a/b/memory.max": "9000\n"}, 7000, "control group /a"},
-		{"limit of a container", map[string]string{"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/memory.max": "7000\n"}, 7000, "control group /"},
-		{"beyond the limit", map[string]string{"proc/self/cgroup": "0::/a\n", "sys/fs/cgroup/a/memory.max": "7000\n", "sys/fs/cgroup/a/memory.current": "8000\n"}, 0, "control group /a"},
+		{"no limit", map[string]string{"proc/self/cgroup": "0::/\n", "memory.max": "max\n", "memory.current": "5\n"}, 1000 << 10, "the host"},
+		{"own limit", map[string]string{"proc/self/cgroup": "0::/a/b\n", "a/b/memory.max": "7000\n", "a/b/memory.current": "3000\n"}, 4000, "control group /sys/fs/cgroup/a/b"},
+		{"files are given back", map[string]string{"proc/self/cgroup": "0::/a\n", "a/memory.max": "7000\n", "a/memory.current": "3000\n", "a/memory.stat": "anon 1\ninactive_file 500\n"}, 4500, "control group /sys/fs/cgroup/a"},
+		{"limit above", map[string]string{"proc/self/cgroup": "0::/a/b\n", "a/memory.max": "7000\n", "a/b/memory.max": "9000\n"}, 7000, "control group /sys/fs/cgroup/a"},
+		{"more than the host has", map[string]string{"proc/self/cgroup": "0::/a\n", "a/memory.max": "70000000\n"}, 1000 << 10, "the host"},
+		{"beyond the limit", map[string]string{"proc/self/cgroup": "0::/a\n", "a/memory.max": "7000\n", "a/memory.current": "8000\n"}, 0, "control group /sys/fs/cgroup/a"},
+		{"version 1", map[string]string{"proc/self/cgroup": "4:memory:/x\n", "memory/x/memory.limit_in_bytes": "7000\n"}, 7000, "control group /sys/fs/cgroup/memory/x"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			root := fstest.MapFS{"proc/meminfo": {Data: []byte(host)}}
+			root := fstest.MapFS{"proc/meminfo": {Data: []byte(host)}, "sys/fs/cgroup/cgroup.controllers": {}}
 			for name, text := range c.files {
+				if name != "proc/self/cgroup" {
+					name = "sys/fs/cgroup/" + name
+				}
 				root[name] = &fstest.MapFile{Data: []byte(text)}
 			}
 			free, where, err := available(root)
