@@ -105,12 +105,24 @@ func losses(j *Job) []Finding {
 	}}
 }
 
+// usualLink is how many bytes a second the link of half of the ranks carries, or less. On one that is slower what the kernel
+// sends twice, and the headers of small messages, look like much: that link is slow, whatever else it carries.
+func usualLink(j *Job) float64 {
+	links := make([]int, 0, len(j.Accounts))
+	for i := range j.Accounts {
+		links = append(links, j.Accounts[i].link())
+	}
+	slices.Sort(links)
+	return float64(links[len(links)/2]) * 1e6 / 8
+}
+
 // otherTraffic finds links that carry much that is not of this library.
 func otherTraffic(j *Job) []Finding {
 	f := Finding{
 		Cause: "other-traffic", Limit: Network, What: "other traffic takes the links of this job: checkpoints, data that is loaded, another job, collectives of gloo",
 		Remedy: "look for who sends (ss -tinp); write checkpoints at other times, over another network, or in the background (MCAST_CLASS=background for those of this library)",
 	}
+	usual := usualLink(j)
 	for i := range j.Accounts {
 		a := &j.Accounts[i]
 		if a.Interface == "" {
@@ -129,7 +141,7 @@ func otherTraffic(j *Job) []Finding {
 		}{{"in", float64(a.Place.InBytes), ownIn}, {"out", float64(a.Place.OutBytes), ownOut}} {
 			others := way.passed - 1.05*way.by // headers of frames are not counted
 			share := foreign
-			if c := a.capacity(); c > 0 {
+			if c := max(a.capacity(), usual*seconds); a.link() > 0 {
 				share = others / c
 			} else if others < foreignBytes*seconds || others < way.by {
 				continue
