@@ -54,7 +54,7 @@ func aboutRank(err error) bool {
 }
 
 func aboutMismatch(err error) bool {
-	_, _, ok := group.MismatchOf(err)
+	_, ok := group.MismatchOf(err)
 	return ok
 }
 

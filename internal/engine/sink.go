@@ -1,8 +1,6 @@
 package engine
 
 import (
-	"fmt"
-
 	"github.com/torch-mcast/torch-mcast/internal/protocol/multicast"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
@@ -65,5 +63,5 @@ func (g *Gather) Broken(rank int, err error) {
 		g.cfg.Broken(-1, err)
 		return
 	}
-	g.cfg.Broken(rank, fmt.Errorf("connection to rank %d: %w", rank, err))
+	g.cfg.Broken(rank, err)
 }

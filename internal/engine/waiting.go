@@ -4,17 +4,17 @@ import (
 	"time"
 
 	"go.uber.org/atomic"
+
+	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
 )
 
 // Waiting says what the oldest operation of a lane waits for.
 type Waiting struct {
-	Seq  uint32 // counts the operations of the lane
-	What string // the operation, and its number
-	// Called says that What is what the caller has called, of which the operation is a step.
-	Called bool
-	Ranks  []int         // whom it waits for, ascending; none: nobody that this rank can name
-	Why    string        // what is missing
-	At     time.Duration // when the lane was looked at, by the engine's clock
+	Seq   uint32          // counts the operations of the lane
+	What  collective.Text // the operation, and its number: of a step, what was called
+	Ranks []int           // whom it waits for, ascending; none: nobody that this rank can name
+	Why   string          // what is missing
+	At    time.Duration   // when the lane was looked at, by the engine's clock
 	// Idle is for how long nothing of the operation had happened then. A driver that did not run
 	// meanwhile has not looked: one look proves nothing, two with rounds between them do.
 	Idle time.Duration
@@ -53,7 +53,7 @@ func (g *Gather) waiting() *Waiting {
 		return nil
 	}
 	return &Waiting{
-		Seq: w.Seq, What: w.Called(), Called: !w.Op.Call.IsNone(), Ranks: w.Ranks, Why: w.Why(), At: g.now, Idle: g.now - w.Moved,
+		Seq: w.Seq, What: w.Called(), Ranks: w.Ranks, Why: w.Why(), At: g.now, Idle: g.now - w.Moved,
 	}
 }
 
@@ -71,6 +71,6 @@ func (r *Reduce) waiting() *Waiting {
 		r.moved, r.movedAt = w.Moved, now
 	}
 	return &Waiting{
-		Seq: w.Number, What: w.What, Called: w.Called, Ranks: w.Ranks, Why: w.Why, At: now, Idle: now - r.movedAt,
+		Seq: w.Number, What: w.What, Ranks: w.Ranks, Why: w.Why, At: now, Idle: now - r.movedAt,
 	}
 }

@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"github.com/torch-mcast/torch-mcast/internal/config"
+	"github.com/torch-mcast/torch-mcast/internal/mesh"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/transport/netdev"
 	"github.com/torch-mcast/torch-mcast/internal/transport/seal"
@@ -109,10 +111,17 @@ func (a *agreement) countSwitches(all []blob) {
 	}
 }
 
+// protocolVersion is that of the datagrams and of the frames of the mesh. Before the frames had one it was the former alone.
+const protocolVersion = 100*wire.Version + mesh.Version
+
 // build says what a rank was built from, as far as that is known.
 func (b *blob) build() string {
 	commit := cmp.Or(clip(b.Commit), "an unknown commit")
-	return fmt.Sprintf("version %d of the protocol (%s)", b.Version, commit)
+	number := strconv.Itoa(b.Version)
+	if b.Version >= 100 {
+		number = fmt.Sprintf("%d.%d", b.Version/100, b.Version%100)
+	}
+	return fmt.Sprintf("version %s of the protocol (%s)", number, commit)
 }
 
 // clip bounds what another rank calls its commit: git describe writes less.
@@ -120,19 +129,19 @@ func clip(commit string) string { return commit[:min(len(commit), 64)] }
 
 // add takes one rank's blob into account.
 func (a *agreement) add(r int, b, first *blob) error {
-	own := blob{Version: wire.Version, Commit: version.Commit()}
+	own := blob{Version: protocolVersion, Commit: version.Commit()}
 	switch {
-	case b.Version != wire.Version:
+	case b.Version != protocolVersion:
 		return &MismatchError{
-			Ranks: [2]int{r, a.rank}, What: [2]string{b.build(), own.build()},
-			Text: fmt.Sprintf("rank %d speaks %s, rank %d %s; install the same for all ranks", r, b.build(), a.rank, own.build()),
+			Between: collective.Disagreement{Ranks: [2]int{r, a.rank}, What: [2]string{b.build(), own.build()}},
+			Text:    fmt.Sprintf("rank %d speaks %s, rank %d %s; install the same for all ranks", r, b.build(), a.rank, own.build()),
 		}
 	case b.Rank != r:
 		return argument("blob number %d is of rank %d; they must be in rank order", r, b.Rank)
 	case b.Size != a.size:
 		return &MismatchError{
-			Ranks: [2]int{r, a.rank}, What: [2]string{fmt.Sprintf("%d ranks", b.Size), fmt.Sprintf("%d ranks", a.size)},
-			Text: fmt.Sprintf("rank %d believes in %d ranks, rank %d in %d", r, b.Size, a.rank, a.size),
+			Between: collective.Disagreement{Ranks: [2]int{r, a.rank}, What: [2]string{fmt.Sprintf("%d ranks", b.Size), fmt.Sprintf("%d ranks", a.size)}},
+			Text:    fmt.Sprintf("rank %d believes in %d ranks, rank %d in %d", r, b.Size, a.rank, a.size),
 		}
 	case b.Settings != first.Settings:
 		return difference(first.Settings, b.Settings, r)
@@ -159,8 +168,8 @@ func (a *agreement) add(r int, b, first *blob) error {
 			return fmt.Sprintf("%d interfaces", len(b.Rails)+1)
 		}
 		return &MismatchError{
-			Ranks: [2]int{0, r}, What: [2]string{what(first), what(b)},
-			Text: fmt.Sprintf("MCAST_IFACE names %s at rank 0 and %s at rank %d; name as many at all ranks", what(first), what(b), r),
+			Between: collective.Disagreement{Ranks: [2]int{0, r}, What: [2]string{what(first), what(b)}},
+			Text:    fmt.Sprintf("MCAST_IFACE names %s at rank 0 and %s at rank %d; name as many at all ranks", what(first), what(b), r),
 		}
 	}
 	if r == 0 {
@@ -183,8 +192,8 @@ func difference(first, other string, r int) *MismatchError {
 		zero, theirs = append(zero, first), append(theirs, other)
 	}
 	return &MismatchError{
-		Ranks: [2]int{0, r}, What: [2]string{strings.Join(zero, " "), strings.Join(theirs, " ")},
-		Text: "ranks have different settings: " + strings.Join(text, "; "),
+		Between: collective.Disagreement{Ranks: [2]int{0, r}, What: [2]string{strings.Join(zero, " "), strings.Join(theirs, " ")}},
+		Text:    "ranks have different settings: " + strings.Join(text, "; "),
 	}
 }
 
@@ -197,8 +206,8 @@ func differentSecrets(first, other string, r int) *MismatchError {
 		return "the MCAST_SECRET with the digest " + name
 	}
 	return &MismatchError{
-		Ranks: [2]int{0, r}, What: [2]string{what(first), what(other)},
-		Text: fmt.Sprintf("rank 0 has %s, rank %d %s: set the same for all ranks", what(first), r, what(other)),
+		Between: collective.Disagreement{Ranks: [2]int{0, r}, What: [2]string{what(first), what(other)}},
+		Text:    fmt.Sprintf("rank 0 has %s, rank %d %s: set the same for all ranks", what(first), r, what(other)),
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/torch-mcast/torch-mcast/internal/config"
-	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 )
 
 // FuzzAgreement has a store hand out anything for the blobs of two ranks. It is refused with a reason,
@@ -16,7 +15,7 @@ func FuzzAgreement(f *testing.F) {
 	settings := config.Default()
 	good := func(rank int) blob {
 		return blob{
-			Version: wire.Version, Rank: rank, Size: 2, Host: "a/1", Address: "10.0.0.1", Port: 7000, Key: "1", Job: "1",
+			Version: protocolVersion, Rank: rank, Size: 2, Host: "a/1", Address: "10.0.0.1", Port: 7000, Key: "1", Job: "1",
 			RcvBuf: 212992, Settings: settings.Agreed(),
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/torch-mcast/torch-mcast/internal/config"
+	"github.com/torch-mcast/torch-mcast/internal/mesh"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/version"
 )
@@ -17,8 +18,8 @@ import (
 // TestLoopbackReachesNobodyElse has a rank whose host knows no interface but loopback.
 func TestLoopbackReachesNobodyElse(t *testing.T) {
 	blobs := [][]byte{
-		fmt.Appendf(nil, `{"v":%d,"r":0,"n":2,"h":"a/1","a":"10.0.0.1","p":7000,"k":"1","j":"1","m":1500,"b":212992}`, wire.Version),
-		fmt.Appendf(nil, `{"v":%d,"r":1,"n":2,"h":"b/1","a":"127.0.0.1","p":7000,"k":"1","j":"1","m":1500,"b":212992}`, wire.Version),
+		fmt.Appendf(nil, `{"v":%d,"r":0,"n":2,"h":"a/1","a":"10.0.0.1","p":7000,"k":"1","j":"1","m":1500,"b":212992}`, protocolVersion),
+		fmt.Appendf(nil, `{"v":%d,"r":1,"n":2,"h":"b/1","a":"127.0.0.1","p":7000,"k":"1","j":"1","m":1500,"b":212992}`, protocolVersion),
 	}
 	o := Options{Rank: 0, Size: 2, Settings: config.Default()}
 	_, err := newAgreement(o, blobs)
@@ -83,7 +84,7 @@ func TestUsersOfAHost(t *testing.T) {
 			var blobs [][]byte
 			for r, user := range c.users {
 				text, err := json.Marshal(blob{
-					Version: wire.Version, Rank: r, Size: len(c.users), Host: c.hosts[r:r+1] + "/1/", User: fmt.Sprintf("%d/1", user),
+					Version: protocolVersion, Rank: r, Size: len(c.users), Host: c.hosts[r:r+1] + "/1/", User: fmt.Sprintf("%d/1", user),
 					Address: fmt.Sprintf("10.0.0.%d", c.hosts[r]-'a'+1), Port: 7000, Key: "1", Job: "1", Settings: settings.Agreed(),
 				})
 				require.NoError(t, err)
@@ -132,7 +133,7 @@ func TestDevicesOfAll(t *testing.T) {
 			for r, h := range c.hosts {
 				at := unicode.ToLower(h)
 				text, err := json.Marshal(blob{
-					Version: wire.Version, Rank: r, Size: len(c.hosts), Host: string(at) + "/1/", User: "0/1", Devices: at != h,
+					Version: protocolVersion, Rank: r, Size: len(c.hosts), Host: string(at) + "/1/", User: "0/1", Devices: at != h,
 					Address: fmt.Sprintf("10.0.0.%d", at-'a'+1), Port: 7000, Key: "1", Job: "1", Settings: settings.Agreed(),
 				})
 				require.NoError(t, err)
@@ -151,16 +152,16 @@ func TestDevicesOfAll(t *testing.T) {
 func TestOtherVersion(t *testing.T) {
 	o := Options{Rank: 0, Size: 2, Settings: config.Default()}
 	blobs := [][]byte{
-		fmt.Appendf(nil, `{"v":%d,"r":0,"n":2}`, wire.Version+1),
-		fmt.Appendf(nil, `{"v":%d,"c":"0123456789ab-dirty","r":1,"n":2}`, wire.Version+1),
+		fmt.Appendf(nil, `{"v":%d,"r":0,"n":2}`, wire.Version),
+		fmt.Appendf(nil, `{"v":%d,"c":"0123456789ab-dirty","r":1,"n":2}`, wire.Version),
 	}
 	_, err := newAgreement(o, blobs)
-	require.ErrorContains(t, err, fmt.Sprintf("rank 0 speaks version %d of the protocol (an unknown commit), rank 0 version %d", wire.Version+1, wire.Version))
-	o.Rank, blobs[0] = 1, fmt.Appendf(nil, `{"v":%d,"c":"0123456789ab-dirty","r":0,"n":2}`, wire.Version+1)
+	require.ErrorContains(t, err, fmt.Sprintf("rank 0 speaks version %d of the protocol (an unknown commit), rank 0 version %d.%d", wire.Version, wire.Version, mesh.Version))
+	o.Rank, blobs[0] = 1, fmt.Appendf(nil, `{"v":%d,"c":"0123456789ab-dirty","r":0,"n":2}`, wire.Version)
 	var mismatch *MismatchError
 	_, err = newAgreement(o, blobs)
 	require.ErrorAs(t, err, &mismatch)
-	require.Equal(t, [2]int{0, 1}, mismatch.Ranks)
+	require.Equal(t, [2]int{0, 1}, mismatch.Between.Ranks)
 	require.Contains(t, mismatch.Text, "(0123456789ab-dirty), rank 1 version")
 	require.Contains(t, mismatch.Text, "install the same for all ranks")
 	e, err := Open(Options{Size: 1, Settings: config.Default()})

@@ -63,7 +63,7 @@ func (d *routeDriver) joinSwitch(ctx context.Context, a *attempt, address string
 		return err
 	}
 	a.session, err = session.Dial(ctx, address, session.Hello{
-		Job: d.agreed.columnJob(), Epoch: a.epoch, Ranks: d.agreed.column.size(), Rank: d.agreed.column.own,
+		Job: d.agreed.columnJob(), Epoch: a.epoch, Ranks: d.agreed.column.size(), Rank: d.agreed.column.own, InGroup: &d.agreed.rank,
 		Reproducible: s.SwitchMode == "reproducible", Secret: s.Secret, Encrypt: s.Encrypt, Timeout: s.SwitchTimeout,
 		Chunk: d.agreed.switchChunk(), Offload: offload, DSCP: s.Mark(), Network: d.lobby.network.Sessions(),
 	})

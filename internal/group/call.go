@@ -6,6 +6,7 @@ import (
 	"math"
 
 	"github.com/torch-mcast/torch-mcast/internal/engine"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
 )
 
@@ -39,8 +40,9 @@ func (g *Group) compare(mine call, records []byte) error {
 	n := len(records) / g.agreed.size
 	for r := range g.agreed.size {
 		if theirs := call(records[r*n:]); theirs != mine {
-			f := &Fault{Kind: Mismatch, Rank: g.agreed.rank, Text: fmt.Sprintf(
-				"ranks disagree: rank %d called %v, rank %d %v", g.agreed.rank, &mine, r, &theirs)}
+			f := disagreement(g.agreed.rank, &collective.Disagreement{
+				Ranks: [2]int{g.agreed.rank, r}, What: [2]string{mine.String(), theirs.String()},
+			}, "")
 			g.mesh.Report(f)
 			return f
 		}

@@ -30,7 +30,6 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/owntime"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
-	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/transport/identity"
 	"github.com/torch-mcast/torch-mcast/internal/transport/netdev"
 	"github.com/torch-mcast/torch-mcast/internal/transport/udp"
@@ -128,7 +127,7 @@ func Open(o Options) (*Endpoint, error) {
 		return nil, fmt.Errorf("rank %d: %w", o.Rank, err)
 	}
 	mine := blob{
-		Version: wire.Version, Commit: clip(version.Commit()), Rank: o.Rank, Size: o.Size,
+		Version: protocolVersion, Commit: clip(version.Commit()), Rank: o.Rank, Size: o.Size,
 		Host: o.Network.Host(), User: o.Network.User(), Name: o.Network.Name(),
 		Port: l.port(), Secret: name, RcvBuf: receiveLimit(o.Settings),
 		Key: strconv.FormatUint(l.key, 16), Job: strconv.FormatUint(random64(), 16),

@@ -116,8 +116,8 @@ func TestDifference(t *testing.T) {
 		{"MCAST_NEW=1", "", "MCAST_NEW=1", "", `rank 0 has "MCAST_NEW=1", rank 3 ""`},
 	} {
 		err := difference(c.first, c.other, 3)
-		require.Equal(t, [2]int{0, 3}, err.Ranks)
-		require.Equal(t, [2]string{c.zero, c.theirs}, err.What)
+		require.Equal(t, [2]int{0, 3}, err.Between.Ranks)
+		require.Equal(t, [2]string{c.zero, c.theirs}, err.Between.What)
 		require.Equal(t, "ranks have different settings: "+c.text, err.Text)
 	}
 }

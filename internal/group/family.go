@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
 	"github.com/torch-mcast/torch-mcast/internal/transport/batch"
 	"github.com/torch-mcast/torch-mcast/internal/transport/netdev"
 )
@@ -172,7 +173,7 @@ func (a *agreement) noFamily(without [2]int, offered []offers) error {
 		what[i] = fmt.Sprintf("%v alone", only)
 		text[i] = fmt.Sprintf("rank %d, host %v, can be reached over %v alone", r, a.hosts[r], only)
 	}
-	return &MismatchError{Ranks: without, What: what, Text: fmt.Sprintf(
+	return &MismatchError{Between: collective.Disagreement{Ranks: without, What: what}, Text: fmt.Sprintf(
 		"%s, and %s: give the interface of one of them an address of the other's kind, or name interfaces that reach each other (MCAST_IFACE)", text[0], text[1])}
 }
 

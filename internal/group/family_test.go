@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/torch-mcast/torch-mcast/internal/config"
-	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
@@ -45,7 +44,7 @@ func TestRanksAgreeOnAFamily(t *testing.T) {
 				b.Address6 = b.Address
 			}
 			blobs = append(blobs, fmt.Appendf(nil, `{"v":%d,"r":%d,"n":3,"h":"boot%d/1","hn":"host%d","a":"%s","6":"%s","p":7000,"k":"1","j":"1","m":1500}`,
-				wire.Version, r, r, r, b.Address, b.Address6))
+				protocolVersion, r, r, r, b.Address, b.Address6))
 		}
 		a, err := newAgreement(Options{Rank: 1, Size: 3, Settings: config.Default()}, blobs)
 		if err != nil {

@@ -25,7 +25,7 @@ func (a *agreement) gathering(paths *probed) (gathering, error) {
 	case len(paths.deaf) == 0:
 		return gathering{byMulticast, "it reaches every rank"}, nil
 	case setting == "require":
-		return gathering{}, &Fault{Kind: Path, Rank: paths.deaf[0][1], Text: "MCAST_MULTICAST=require, but " + paths.unheard() + "; " + paths.remedy()}
+		return gathering{}, &Fault{Kind: Path, From: paths.deaf[0][0], Rank: paths.deaf[0][1], Text: "MCAST_MULTICAST=require, but " + paths.unheard() + "; " + paths.remedy()}
 	default:
 		return gathering{byUnicast, paths.unheard()}, nil
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/torch-mcast/torch-mcast/internal/engine"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/multicast"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/pkg/overlap"
@@ -129,8 +130,11 @@ func allOf(steps []*engine.Work) *engine.Work {
 func (g *Group) compareClaims(p *Output, mine claim, all []byte) error {
 	for i := range p.members.ranks {
 		if theirs := claim(all[i*len(mine):]); theirs != mine {
-			f := &Fault{Kind: Mismatch, Rank: g.agreed.rank, Text: fmt.Sprintf(
-				"ranks disagree: rank %d has gathered into %v, rank %d into %v", g.agreed.rank, &mine, p.members.rank(i), &theirs)}
+			d := &collective.Disagreement{
+				Ranks: [2]int{g.agreed.rank, p.members.rank(i)}, What: [2]string{"gathered into " + mine.String(), "gathered into " + theirs.String()},
+			}
+			f := &Fault{Kind: Mismatch, Rank: g.agreed.rank, Between: d, Text: fmt.Sprintf(
+				"ranks disagree: rank %d has %s, rank %d %s", d.Ranks[0], d.What[0], d.Ranks[1], d.What[1])}
 			g.mesh.Report(f)
 			return f
 		}

@@ -9,7 +9,6 @@ import (
 
 	"github.com/torch-mcast/torch-mcast/internal/engine"
 	"github.com/torch-mcast/torch-mcast/internal/mesh"
-	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/direct"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/multicast"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
@@ -388,7 +387,12 @@ func (g *Group) start(c *transports, window int) error {
 
 // brokenAmong is broken for a gather lane of some ranks, which it has by their index.
 func (g *Group) brokenAmong(m *members) func(index int, err error) {
-	return func(index int, err error) { g.broken(m.rank(index), m.inRanks(err)) }
+	return func(index int, err error) {
+		if err = m.inRanks(err); index >= 0 {
+			err = fmt.Errorf("connection to rank %d: %w", m.rank(index), err)
+		}
+		g.broken(m.rank(index), err)
+	}
 }
 
 // reduceBrokenAmong is reduceBroken for a reduce lane of some ranks.
@@ -415,16 +419,13 @@ func (g *Group) reduceBroken(err error) {
 
 // broken turns what an engine noticed into the fault that all ranks get.
 func (g *Group) broken(rank int, err error) {
-	var mismatch *collective.MismatchError
 	var stall *sys.StallError
 	var fault *Fault
 	switch {
 	case errors.As(err, &fault):
 		g.mesh.Report(fault)
-	case errors.As(err, &mismatch):
-		g.mesh.Report(&Fault{Kind: Mismatch, Rank: g.agreed.rank, Text: err.Error()})
 	case errors.As(err, &stall):
-		g.mesh.Report(&Fault{Kind: mesh.Path, Rank: rank, Text: g.stalled(rank, stall)})
+		g.mesh.Report(&Fault{Kind: mesh.Path, From: g.agreed.rank, Rank: rank, Text: g.stalled(rank, stall)})
 	case rank >= 0:
 		g.mesh.Lost(rank, err)
 	default:

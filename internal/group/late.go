@@ -120,10 +120,7 @@ func (w *wait) look() {
 		w.seq = answer.Seq
 		return // until it is there at the next beat, too
 	}
-	w.now = &Waiting{Operation: answer.What, Ranks: pick(&members{ranks: answer.Ranks}, w.among.ranks), Why: answer.Why, For: answer.Idle}
-	if !answer.Called {
-		w.now.Operation = w.among.inGroup(answer.What)
-	}
+	w.now = &Waiting{Operation: answer.What.In(w.among.name), Ranks: pick(&members{ranks: answer.Ranks}, w.among.ranks), Why: answer.Why, For: answer.Idle}
 	w.trace.Waits(trace.Wait{For: w.now.whom(), Operation: w.now.Operation, Why: w.now.Why}, answer.At-answer.Idle, answer.At)
 }
 

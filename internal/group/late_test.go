@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/torch-mcast/torch-mcast/internal/engine"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
 )
 
 // script is a lane of which each beat has an operation that has not moved for so long; negative: none is in flight.
@@ -26,7 +27,7 @@ func (s *script) InFlight() int {
 }
 
 func (s *script) Waiting() *engine.Waiting {
-	return &engine.Waiting{Seq: s.seq, What: "broadcast of 8 bytes from rank 1, number 5", Ranks: []int{0}, Why: "it has not begun there", Idle: s.idle}
+	return &engine.Waiting{Seq: s.seq, What: collective.Textf("broadcast of 8 bytes from rank %d, number 5", collective.Place(1)), Ranks: []int{0}, Why: "it has not begun there", Idle: s.idle}
 }
 
 // said runs a monitor over lanes for some beats and returns what it has logged.

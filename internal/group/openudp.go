@@ -245,9 +245,9 @@ func (a *agreement) adapt(o *udp.Options, paths *probed) (found []warning, err e
 		chunk := o.ChunkFor(paths.packet)
 		switch {
 		case paths.packet < leastPacket:
-			return nil, &Fault{Kind: Path, Rank: paths.to, Text: text}
+			return nil, &Fault{Kind: Path, From: paths.from, Rank: paths.to, Text: text}
 		case o.Chunk > 0:
-			return nil, &Fault{Kind: Path, Rank: paths.to, Text: fmt.Sprintf(
+			return nil, &Fault{Kind: Path, From: paths.from, Rank: paths.to, Text: fmt.Sprintf(
 				"MCAST_CHUNK=%d is too large: %s; or set MCAST_CHUNK to %d at most", o.Chunk, text, chunk)}
 		}
 		found = append(found, warning{"narrow path", fmt.Sprintf("%s; until then chunks have %d bytes", text, chunk)})

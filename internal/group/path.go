@@ -30,7 +30,7 @@ func (a *agreement) headers() int { return batch.FamilyOf(a.addrs[0].Addr()).Hea
 
 // cannotConnect is the fault that a rank which the mesh knows to live cannot be connected.
 func (g *Group) cannotConnect(absent *absentError) *Fault {
-	return &Fault{Kind: Path, Rank: absent.rank, Text: fmt.Sprintf(
+	return &Fault{Kind: Path, From: g.agreed.rank, Rank: absent.rank, Text: fmt.Sprintf(
 		"rank %d cannot connect to rank %d, though it answers: %v", g.agreed.rank, absent.rank, absent.err)}
 }
 

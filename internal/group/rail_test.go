@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/torch-mcast/torch-mcast/internal/config"
-	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
@@ -80,7 +79,7 @@ func TestAsManyRails(t *testing.T) {
 	for r, rails := range []string{`[["10.1.0.1"]]`, `[]`} {
 		var b blob
 		require.NoError(t, json.Unmarshal([]byte(`{"l":`+rails+`}`), &b))
-		b.Version, b.Rank, b.Size, b.Host, b.Address, b.Port, b.Key, b.Job = wire.Version, r, 2, "a/1", "10.0.0.1", 7000, "1", "1"
+		b.Version, b.Rank, b.Size, b.Host, b.Address, b.Port, b.Key, b.Job = protocolVersion, r, 2, "a/1", "10.0.0.1", 7000, "1", "1"
 		b.Settings = settings.Agreed()
 		text, err := json.Marshal(b)
 		require.NoError(t, err)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -16,6 +17,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
 	"github.com/torch-mcast/torch-mcast/internal/transport/acceptor"
 	"github.com/torch-mcast/torch-mcast/internal/transport/identity"
 )
@@ -26,7 +28,7 @@ import (
 // Integers are big-endian.
 //
 //	greeting  0 magic u64, 8 key u64, 16 size u32, 20 rank u32, 24 length u32, then the blob
-//	answer    0 magic u64, 8 verdict u32 (0: blobs follow, else a message), 12 count u32, then count times: length u32, bytes
+//	answer    0 magic u64, 8 verdict u32 (0: blobs follow, else one refusal in JSON), 12 count u32, then count times: length u32, bytes
 const (
 	greetingMagic = 0x6d63_6173_742d_6869 // "mcast-hi"
 	answerMagic   = 0x6d63_6173_742d_6f6b // "mcast-ok"
@@ -49,18 +51,58 @@ var (
 )
 
 // refusal is what rank 0 tells a rank that it cannot serve.
-type refusal string
+type refusal struct {
+	Text    string                   `json:"text"`
+	Rank    *int                     `json:"rank,omitempty"`    // that it is about
+	Between *collective.Disagreement `json:"between,omitempty"` // who has what, if that is why
+}
 
-const (
+var (
 	// otherJob is the refusal of a rank with another Key.
-	otherJob refusal = "rendezvous: rank 0 of another job listens there by now"
+	otherJob = &refusal{
+		Text:    "rendezvous: rank 0 of another job listens there by now",
+		Between: &collective.Disagreement{Ranks: [2]int{0, -1}, What: [2]string{"another job", ""}},
+	}
 	// Those of ranks that have not the secret of rank 0; who has none, or is told by one that has none, hears it in the clear.
-	wrongSecret refusal = "rendezvous: rank 0 has another MCAST_SECRET than this rank; want the same on all"
-	noSecret    refusal = "rendezvous: rank 0 has MCAST_SECRET (or MCAST_SECRET_FILE) and this rank has none; want the same on all"
-	onlySecret  refusal = "rendezvous: this rank has MCAST_SECRET (or MCAST_SECRET_FILE) and rank 0 has none; want the same on all"
+	wrongSecret = &refusal{Text: "rendezvous: rank 0 has another MCAST_SECRET than this rank; want the same on all"}
+	noSecret    = &refusal{Text: "rendezvous: rank 0 has MCAST_SECRET (or MCAST_SECRET_FILE) and this rank has none; want the same on all"}
+	onlySecret  = &refusal{Text: "rendezvous: this rank has MCAST_SECRET (or MCAST_SECRET_FILE) and rank 0 has none; want the same on all"}
 )
 
-func (r refusal) Error() string { return string(r) }
+func (r *refusal) Error() string { return r.Text }
+
+// Is has one that has come be the one that was sent.
+func (r *refusal) Is(target error) bool {
+	sent, ok := target.(*refusal)
+	return ok && sent.Text == r.Text
+}
+
+// refusalFor is what the other ranks are told of an error for which there is no group.
+func refusalFor(err error) *refusal {
+	r := &refusal{Text: err.Error()}
+	if rank, ok := RankOf(err); ok {
+		r.Rank = &rank
+	}
+	return r
+}
+
+// answer is how a refusal travels.
+func (r *refusal) answer() []byte {
+	b, err := json.Marshal(r)
+	if err != nil {
+		panic(err) // it holds numbers and texts
+	}
+	return putAnswer(1, [][]byte{b})
+}
+
+// readRefusal is the refusal that has come.
+func readRefusal(part []byte) error {
+	var r refusal
+	if err := json.Unmarshal(part, &r); err != nil {
+		return &refusal{Text: fmt.Sprintf("rendezvous: rank 0 is of another release, and says %q", part)}
+	}
+	return &r
+}
 
 // Meeting says who meets at a rendezvous.
 type Meeting struct {
@@ -130,7 +172,7 @@ func (m Meeting) RendezvousOn(ctx context.Context, ln net.Listener, size int, bl
 func answerAll(ctx context.Context, guests []net.Conn, blobs [][]byte, err error) ([][]byte, error) {
 	var message []byte
 	if err != nil {
-		message = putAnswer(1, [][]byte{[]byte(err.Error())})
+		message = refusalFor(err).answer()
 	} else {
 		message = putAnswer(0, blobs)
 	}
@@ -228,19 +270,22 @@ func (m Meeting) gather(ctx context.Context, ln net.Listener, blobs [][]byte) ([
 		case a := <-arrivals:
 			if a.key != m.Key {
 				turnedAway = "; a process of another job was turned away"
-				_ = send(ctx, a.conn, putAnswer(1, [][]byte{[]byte(otherJob)}))
+				_ = send(ctx, a.conn, otherJob.answer())
 				continue
 			}
 			if a.size != size || a.rank < 1 || a.rank >= size {
-				reason := fmt.Sprintf("rendezvous: rank 0 was started for %d ranks, this is rank %d of %d", size, a.rank, a.size)
+				reason := &refusal{
+					Text:    fmt.Sprintf("rendezvous: rank 0 was started for %d ranks, this is rank %d of %d", size, a.rank, a.size),
+					Between: &collective.Disagreement{Ranks: [2]int{0, a.rank}, What: [2]string{fmt.Sprintf("%d ranks", size), fmt.Sprintf("%d ranks", a.size)}},
+				}
 				turnedAway = fmt.Sprintf("; a process that came as rank %d of %d was turned away", a.rank, a.size)
-				_ = send(ctx, a.conn, putAnswer(1, [][]byte{[]byte(reason)}))
+				_ = send(ctx, a.conn, reason.answer())
 				continue
 			}
 			// The last one to come as a rank is that rank: the earlier one
 			// may be a process that died and was started again.
 			if old := guests[a.rank]; old != nil {
-				_ = send(ctx, old, putAnswer(1, [][]byte{fmt.Appendf(nil, "rendezvous: another process came as rank %d", a.rank)}))
+				_ = send(ctx, old, (&refusal{Text: fmt.Sprintf("rendezvous: another process came as rank %d", a.rank), Rank: &a.rank}).answer())
 			} else {
 				missing--
 			}
@@ -254,7 +299,7 @@ func (m Meeting) gather(ctx context.Context, ln net.Listener, blobs [][]byte) ([
 // strange tells a rank that has not the secret of this one, as far as its greeting shows that it is a rank, why it is turned
 // away, and returns what there is to say of it here.
 func (m Meeting) strange(conn net.Conn, err error) (said string) {
-	var why refusal
+	var why *refusal
 	switch {
 	case err == nil:
 		return ""
@@ -267,8 +312,8 @@ func (m Meeting) strange(conn net.Conn, err error) (said string) {
 	default:
 		return ""
 	}
-	_, _ = conn.Write(putAnswer(1, [][]byte{[]byte(why)})) // it tries again otherwise
-	_, _ = io.Copy(io.Discard, conn)                       // what is left unread would have it reset, and the answer lost
+	_, _ = conn.Write(why.answer())  // it tries again otherwise
+	_, _ = io.Copy(io.Discard, conn) // what is left unread would have it reset, and the answer lost
 	return said
 }
 
@@ -319,7 +364,7 @@ func (m Meeting) visit(ctx context.Context, n Network, addr string, g greeting) 
 	})()
 	for {
 		blobs, err := m.visitOnce(ctx, n, addr, g.size, message)
-		var no refusal
+		var no *refusal
 		if err == nil || errors.As(err, &no) {
 			return blobs, err
 		}
@@ -470,7 +515,7 @@ func readAnswer(r io.Reader, size int) ([][]byte, error) {
 		parts = append(parts, part)
 	}
 	if verdict != 0 {
-		return nil, refusal(parts[0])
+		return nil, readRefusal(parts[0])
 	}
 	return slices.Clip(parts), nil
 }

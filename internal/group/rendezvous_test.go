@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
@@ -252,10 +253,9 @@ func TestRendezvousTurnsAwayAnotherSize(t *testing.T) {
 	}()
 	_, err := Rendezvous(ctx, ln.Addr().String(), 3, 4, nil)
 	require.EqualError(t, err, "rendezvous: rank 0 was started for 2 ranks, this is rank 3 of 4")
-	ranks, what, ok := MismatchOf(err)
+	between, ok := MismatchOf(err)
 	require.True(t, ok)
-	require.Equal(t, [2]int{0, 3}, ranks)
-	require.Equal(t, [2]string{"2 ranks", "4 ranks"}, what)
+	require.Equal(t, collective.Disagreement{Ranks: [2]int{0, 3}, What: [2]string{"2 ranks", "4 ranks"}}, between)
 	giveUp(errors.New("enough"))
 	require.EqualError(t, <-host, "rendezvous: rank 1 of 2 has not come: enough; a process that came as rank 3 of 4 was turned away")
 }

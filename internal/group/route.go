@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/reducescatter"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/route"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
@@ -108,7 +109,7 @@ func (d *routeDriver) attempted(a *attempt) route.Event {
 	d.cancel()
 	d.cancel, d.last = nil, a
 	if a.err != nil {
-		return route.JoinFailed{Reason: d.agreed.column.inGroup(a.err.Error()), All: a.all, Waited: a.waited}
+		return route.JoinFailed{Reason: a.err.Error(), All: a.all, Waited: a.waited}
 	}
 	if a.session != nil {
 		d.watched = a
@@ -118,26 +119,34 @@ func (d *routeDriver) attempted(a *attempt) route.Event {
 
 // lost says, once, that the switch is lost.
 func (d *routeDriver) lost(err error) route.Event {
-	e := route.Lost{Epoch: d.watched.epoch, Text: d.agreed.column.inGroup(err.Error())}
+	e := route.Lost{Epoch: d.watched.epoch, Text: err.Error()}
 	d.watched = nil
 	var refused *session.Error
 	if errors.As(err, &refused) && refused.Mismatch {
-		e.Text, e.Mismatch = d.inCalls(d.agreed.column.inGroup(refused.Text)), true
+		e.Mismatch = true
+		e.Text, e.Between = d.inCalls(refused)
 	}
 	return e
 }
 
 // inCalls has a switch's word that two ranks disagree, which it gives in terms of steps, say what this rank has
 // called, if it is one of the two.
-func (d *routeDriver) inCalls(text string) string {
-	ranks, _, _ := MismatchOf(&Fault{Kind: Mismatch, Text: text})
+func (d *routeDriver) inCalls(said *session.Error) (text string, between *collective.Disagreement) {
+	if said.Between == nil {
+		return said.Text, nil
+	}
+	ranks := said.Between.Ranks
 	own := slices.Index(ranks[:], d.agreed.rank)
 	var called string
 	if own < 0 || d.reduce.Do(d.life, func() { called = d.reduce.Called() }) != nil || called == "" {
-		return text
+		return said.Text, said.Between
 	}
-	return fmt.Sprintf("ranks disagree: rank %d called %s, rank %d something else (a switch knows no more than steps: %s)",
-		ranks[own], called, ranks[1-own], strings.TrimPrefix(text, "ranks disagree: "))
+	steps := strings.TrimPrefix(said.Text, "ranks disagree: ")
+	between = &collective.Disagreement{
+		Ranks: [2]int{ranks[own], ranks[1-own]},
+		What:  [2]string{called, fmt.Sprintf("something else (a switch knows no more than steps: %s)", steps)},
+	}
+	return between.Words(""), between
 }
 
 // carryOut does what is ordered and returns the answer, or nil.
@@ -149,7 +158,7 @@ func (d *routeDriver) carryOut(o route.Order) (route.Event, error) {
 	case route.Notify:
 		d.mesh.Notify(o.Epoch, o.Text)
 	case route.Report:
-		d.mesh.Report(&Fault{Kind: Mismatch, Rank: d.agreed.rank, Text: o.Text})
+		d.mesh.Report(&Fault{Kind: Mismatch, Rank: d.agreed.rank, Between: o.Between, Text: o.Text})
 	case route.Join:
 		ctx, cancel := context.WithCancel(d.life)
 		d.cancel = cancel

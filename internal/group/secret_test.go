@@ -168,8 +168,8 @@ func TestRanksOfDifferentSecrets(t *testing.T) {
 		_, err := zero[0].Join(t.Context(), blobs)
 		var mismatch *MismatchError
 		require.ErrorAs(t, err, &mismatch)
-		require.Equal(t, [2]int{0, 1}, mismatch.Ranks)
-		require.Contains(t, mismatch.What[1], want)
+		require.Equal(t, [2]int{0, 1}, mismatch.Between.Ranks)
+		require.Contains(t, mismatch.Between.What[1], want)
 		require.NotContains(t, err.Error(), secret)
 		for _, e := range []*Endpoint{zero[1], one[0], one[1]} {
 			e.Close()
@@ -192,7 +192,7 @@ func TestRendezvousWithSecret(t *testing.T) {
 		}
 		host <- blobs
 	}()
-	for text, want := range map[string]refusal{"": noSecret, otherSecret: wrongSecret} {
+	for text, want := range map[string]*refusal{"": noSecret, otherSecret: wrongSecret} {
 		m, err := NewMeeting(0, text)
 		require.NoError(t, err)
 		_, err = m.Rendezvous(ctx, ln.Addr().String(), 1, 2, []byte("stranger"))
@@ -218,7 +218,7 @@ func TestOneSealerAColumn(t *testing.T) {
 			var blobs [][]byte
 			for r := range hosts {
 				text, err := json.Marshal(blob{
-					Version: wire.Version, Rank: r, Size: len(hosts), Host: hosts[r:r+1] + "/1/", User: "0/1", Secret: digest,
+					Version: protocolVersion, Rank: r, Size: len(hosts), Host: hosts[r:r+1] + "/1/", User: "0/1", Secret: digest,
 					Address: fmt.Sprintf("10.0.0.%d", hosts[r]-'a'+1), Port: 7000, Key: fmt.Sprint(r + 1), Job: "1", Settings: settings.Agreed(),
 				})
 				require.NoError(t, err)
@@ -258,7 +258,7 @@ func TestOneSealerAColumn(t *testing.T) {
 func TestRendezvousOfDifferentSecrets(t *testing.T) {
 	for _, c := range []struct {
 		zero, one string
-		told      refusal
+		told      *refusal
 		says      string
 	}{
 		{secret, "", noSecret, "a process without MCAST_SECRET was turned away"},

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
 	"github.com/torch-mcast/torch-mcast/internal/transport/netdev"
 )
 
@@ -141,7 +142,7 @@ func (a *agreement) noWay(offered []offers) error {
 	}
 	first, second, _ := shared(a.hosts, addrs)
 	return &MismatchError{
-		Ranks: [2]int{first, second}, What: [2]string{addrs[first].String(), addrs[second].String()},
+		Between: collective.Disagreement{Ranks: [2]int{first, second}, What: [2]string{addrs[first].String(), addrs[second].String()}},
 		Text: fmt.Sprintf("rank %d and rank %d are on different hosts, %v and %v, that both have the address %v on their default route, "+
 			"and there is no network that all hosts are in: set MCAST_IFACE to the interface that reaches the others",
 			first, second, a.hosts[first], a.hosts[second], addrs[first]),

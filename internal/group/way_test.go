@@ -89,7 +89,7 @@ func TestOneRankAsksForAnInterface(t *testing.T) {
 	var blobs [][]byte
 	for r := range 2 {
 		text, err := json.Marshal(blob{
-			Version: wire.Version, Rank: r, Size: 2, Host: "a/1", Address: "10.0.0.1", Address6: "fd00::1", Port: 7000, Key: "1", Job: "1",
+			Version: protocolVersion, Rank: r, Size: 2, Host: "a/1", Address: "10.0.0.1", Address6: "fd00::1", Port: 7000, Key: "1", Job: "1",
 			Settings: settings.Agreed(), Asked: r == 0,
 		})
 		require.NoError(t, err)

@@ -1,6 +1,14 @@
 package mesh
 
-import "fmt"
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
+)
+
+// Version is that of the frames: from 2 on a fault has fields.
+const Version = 2
 
 // FaultKind says why a communicator ended.
 type FaultKind uint8
@@ -24,16 +32,38 @@ const (
 	faultKinds
 )
 
-// Fault is the error with which a communicator ends on every rank. Rank is the
-// one at fault: dead, the first to notice a mismatch, or the one that data do not reach.
+// Fault is the error with which a communicator ends on every rank.
 type Fault struct {
-	Kind FaultKind
-	Rank int
-	Text string
+	Kind FaultKind `json:"kind"`
+	// Rank is the one at fault: dead, the first to notice a mismatch, or the one that data do not reach.
+	Rank int `json:"-"`
+	// From is the rank from which data do not come, of a Path.
+	From int `json:"from,omitempty"`
+	// Between is who called or has what, of a Mismatch; nil: only the text tells.
+	Between *collective.Disagreement `json:"between,omitempty"`
+	Text    string                   `json:"text"`
 }
 
 // payload is what the frame of a fault holds beside the rank.
-func (f *Fault) payload() []byte { return append([]byte{byte(f.Kind)}, f.Text...) }
+func (f *Fault) payload() []byte {
+	b, err := json.Marshal(f)
+	if err != nil {
+		panic(err) // it holds numbers and texts
+	}
+	return b
+}
+
+// readFault is the fault about a rank that a frame holds.
+func readFault(rank int, payload []byte) (*Fault, error) {
+	f := &Fault{Rank: rank}
+	if err := json.Unmarshal(payload, f); err != nil {
+		return nil, fmt.Errorf("frame of a fault: %w", err)
+	}
+	if f.Kind == 0 || f.Kind >= faultKinds {
+		return nil, fmt.Errorf("frame of a fault of kind %d, want 1 to %d", f.Kind, faultKinds-1)
+	}
+	return f, nil
+}
 
 // Error tells what happened and names the rank.
 func (f *Fault) Error() string {

@@ -41,7 +41,7 @@ func frame(kind, round byte, rank, length int, payload string) []byte {
 func FuzzFrames(f *testing.F) {
 	f.Add(frame(beat, 0, 1, 0, ""))
 	f.Add(append(frame(records, 0, 1, 8, "\x00\x01\x00\x00\x00\x02hi"), frame(leave, 0, 1, 16, "\x00\x00\x00\x00\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\x02")...))
-	f.Add(append(frame(notice, 0, 1, 6, "\x00\x00\x00\x07hi"), frame(fault, 0, 65535, 3, "\x01hi")...))
+	f.Add(append(frame(notice, 0, 1, 6, "\x00\x00\x00\x07hi"), frame(fault, 0, 65535, 24, `{"kind":1,"text":"gone"}`)...))
 	f.Add(frame(fault, 0, 1, 1<<31, ""))
 	f.Add(append(frame(ask, 0, 1, 9, "question\x02"), frame(answer, 0, 1, 12, "questionpage")...))
 	f.Add(append(frame(ask, 0, 1, 7, "quest??"), frame(answer, 0, 2, 3, "que")...))
@@ -70,4 +70,17 @@ func FuzzFrames(f *testing.F) {
 		}
 		require.LessOrEqual(t, n, 1)
 	})
+}
+
+// TestBadFault: a frame that holds no fault ends the connection.
+func TestBadFault(t *testing.T) {
+	for payload, want := range map[string]string{
+		"": "unexpected end", "\x01hi": "invalid character", `{"kind":0}`: "kind 0, want 1 to 7", `{"kind":8}`: "kind 8", `{"kind":300}`: "cannot unmarshal",
+	} {
+		_, err := readFault(1, []byte(payload))
+		require.ErrorContains(t, err, want, payload)
+	}
+	f, err := readFault(3, []byte(`{"kind":5,"from":2,"text":"x","more":1}`))
+	require.NoError(t, err)
+	require.Equal(t, &Fault{Kind: Path, Rank: 3, From: 2, Text: "x"}, f, "what a later release adds is not looked at")
 }

@@ -352,9 +352,11 @@ func (m *Mesh) write(e *edge, kind, round byte, rank int, payload []byte) error 
 func (m *Mesh) handle(e *edge, kind, round byte, rank int, payload []byte) error {
 	switch kind {
 	case fault:
-		if len(payload) > 0 && payload[0] > 0 && payload[0] < byte(faultKinds) {
-			m.Report(&Fault{Kind: FaultKind(payload[0]), Rank: rank, Text: string(payload[1:])})
+		f, err := readFault(rank, payload)
+		if err != nil {
+			return err
 		}
+		m.Report(f)
 	case leave:
 		if len(payload) == 16 && rank < m.size && rank != m.rank { // nobody else can say that this one leaves
 			m.noteLeaving(rank, Posted{binary.BigEndian.Uint64(payload), binary.BigEndian.Uint64(payload[8:])})

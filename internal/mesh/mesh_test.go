@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
@@ -118,11 +119,14 @@ func TestReportBeforeClose(t *testing.T) {
 		conns[r] = slow{c.(*net.TCPConn)}
 	}
 	m := New(0, 3, conns, time.Minute, time.Minute, func(*Fault) {}, func(int, Posted) {})
-	go m.Report(&Fault{Kind: Local, Rank: 0, Text: "no memory"})
+	whole := &Fault{
+		Kind: Mismatch, Rank: 0, From: 2, Between: &collective.Disagreement{Ranks: [2]int{0, 2}, What: [2]string{"a \"barrier\"", "b\x00"}}, Text: "ranks disagree",
+	}
+	go m.Report(whole)
 	systest.Eventually(t, func() bool { return m.Err() != nil })
 	m.Close()
 	for r := 1; r < 3; r++ {
-		require.Equal(t, &Fault{Kind: Local, Rank: 0, Text: "no memory"}, <-g.faults[r])
+		require.Equal(t, whole, <-g.faults[r])
 	}
 }
 

@@ -115,7 +115,7 @@ func (p *Peer) Refuse(e *Error) {
 	if p.offered {
 		_ = p.Fail(e) // best effort
 	} else {
-		_ = p.line.write(offer{Error: e.Text, Mismatch: e.Mismatch}) // best effort
+		_ = p.line.write(offer{Error: e.Text, Cause: e.cause()}) // best effort
 	}
 	p.Close()
 }
@@ -148,7 +148,7 @@ func (p *Peer) Drain() error { return p.line.write(note{Kind: drain}) }
 
 // Fail tells the member why its job has ended.
 func (p *Peer) Fail(e *Error) error {
-	return p.line.write(note{Kind: failed, Text: e.Text, Mismatch: e.Mismatch})
+	return p.line.write(note{Kind: failed, Text: e.Text, Cause: e.cause()})
 }
 
 // Close ends the session; what the member was told before still arrives.

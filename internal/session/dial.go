@@ -32,6 +32,7 @@ type Hello struct {
 	Epoch        uint32 // counts up with every attempt of the communicator to join
 	Ranks        int
 	Rank         int           // of no meaning if Child is set
+	InGroup      *int          // the rank in the group of which Ranks are a part, which texts name; nil: Rank
 	Child        bool          // a node that joins its parent; Has tells on behalf of whom
 	Reproducible bool          // sum in members' order
 	Secret       string        // MCAST_SECRET; empty: none
@@ -47,6 +48,7 @@ type Hello struct {
 type Session struct {
 	line     *line
 	hello    Hello
+	request  Request // that hello became
 	sockets  []*datagram.Socket
 	datagram int // the largest of all paths
 	keys     *keys
@@ -171,12 +173,13 @@ func (s *Session) prove() error {
 func (s *Session) ask() (o offer, err error) {
 	h := &s.hello
 	r := Request{
-		Version: Version, Job: h.Job, Epoch: h.Epoch, Ranks: h.Ranks, Rank: h.Rank, Child: h.Child,
+		Version: Version, Job: h.Job, Epoch: h.Epoch, Ranks: h.Ranks, Rank: h.Rank, InGroup: h.InGroup, Child: h.Child,
 		Reproducible: h.Reproducible, Encrypt: h.Encrypt, Milliseconds: h.Timeout.Milliseconds(),
 	}
 	if err := r.check(); err != nil {
 		return o, fmt.Errorf("session: %w", err)
 	}
+	s.request = r
 	if err := s.line.write(&r); err != nil {
 		return o, err
 	}
@@ -184,7 +187,7 @@ func (s *Session) ask() (o offer, err error) {
 		return o, err
 	}
 	if o.Error != "" {
-		return o, &Error{o.Error, o.Mismatch}
+		return o, errorOf(o.Error, o.Cause)
 	}
 	if len(o.Ports) < 1 || len(o.Ports) > 256 {
 		return o, fmt.Errorf("it offers %d stripes; want 1 to 256", len(o.Ports))
@@ -255,7 +258,7 @@ func (s *Session) handle(n *note) error {
 	case drain:
 		return ErrDraining
 	case failed:
-		return &Error{n.Text, n.Mismatch}
+		return errorOf(n.Text, n.Cause)
 	case bye:
 		return errors.New("the switch ended")
 	}

@@ -12,8 +12,9 @@ import (
 // Version is that of the frames, and of what datagrams mean: from 2 on owners keep contributions
 // (wire.Kept), from 3 on members probe the path (wire.Echo), from 4 on they are of wire.Version 4,
 // from 5 on stripes have tracks (innetwork.Terms.Tracks), in 6 they are of wire.Version 7, from 7 on secrets are
-// proven by TLS, and tags cover all of a slot's number.
-const Version = 7
+// proven by TLS, and tags cover all of a slot's number, from 8 on members say which ranks of the group they are, and a
+// mismatch says who disagrees about what.
+const Version = 8
 
 // MaxRanks bounds a job.
 const MaxRanks = collective.MaxRanks
@@ -38,6 +39,8 @@ type Request struct {
 	Ranks int `json:"ranks"`
 	// Rank is who asks; of no meaning if Child is set.
 	Rank int `json:"rank"`
+	// InGroup is the rank in the group of which the communicator is a part, if that is another one; texts name it.
+	InGroup *int `json:"in_group,omitempty"`
 	// Child says that a node asks on behalf of ranks that it will name.
 	Child bool `json:"child,omitempty"`
 	// Reproducible asks for sums in members' order rather than as they arrive.
@@ -59,6 +62,14 @@ func (r *Request) Timeout() time.Duration {
 	return time.Duration(r.Milliseconds) * time.Millisecond
 }
 
+// Named is the rank that texts name.
+func (r *Request) Named() int {
+	if r.InGroup != nil {
+		return *r.InGroup
+	}
+	return r.Rank
+}
+
 // check returns what is wrong with a request.
 func (r *Request) check() error {
 	switch {
@@ -68,6 +79,8 @@ func (r *Request) check() error {
 		return fmt.Errorf("%d ranks; want 1 to %d", r.Ranks, MaxRanks)
 	case !r.Child && (r.Rank < 0 || r.Rank >= r.Ranks):
 		return fmt.Errorf("rank %d of %d; want 0 to %d", r.Rank, r.Ranks, r.Ranks-1)
+	case r.Named() < 0 || r.Named() >= MaxRanks:
+		return fmt.Errorf("rank %d of the group; want 0 to %d", r.Named(), MaxRanks-1)
 	case r.Milliseconds < minTimeout.Milliseconds() || r.Milliseconds > maxTimeout.Milliseconds():
 		return fmt.Errorf("a timeout of %d ms; want %v to %v", r.Milliseconds, minTimeout, maxTimeout)
 	}
@@ -76,9 +89,9 @@ func (r *Request) check() error {
 
 // offer is the node's answer to a request.
 type offer struct {
-	Error    string   `json:"error,omitempty"`
-	Mismatch bool     `json:"mismatch,omitempty"`
-	Ports    []uint16 `json:"ports,omitempty"` // of the node's sockets, by stripe
+	Error string   `json:"error,omitempty"` // why there is none
+	Cause *cause   `json:"cause,omitempty"` // of that
+	Ports []uint16 `json:"ports,omitempty"` // of the node's sockets, by stripe
 }
 
 // Sockets is what a member tells of its own end of the data path.
@@ -100,17 +113,25 @@ const (
 
 // note is any frame after the first four.
 type note struct {
-	Kind     string `json:"kind"`
-	Terms    *terms `json:"terms,omitempty"`    // ready
-	Text     string `json:"text,omitempty"`     // error
-	Mismatch bool   `json:"mismatch,omitempty"` // error: the ranks called different things
-	Below    *Below `json:"below,omitempty"`    // below
+	Kind  string `json:"kind"`
+	Terms *terms `json:"terms,omitempty"` // ready
+	Text  string `json:"text,omitempty"`  // error
+	Cause *cause `json:"cause,omitempty"` // error
+	Below *Below `json:"below,omitempty"` // below
+}
+
+// cause is what an Error has besides its text, as it travels.
+type cause struct {
+	Mismatch bool                     `json:"mismatch,omitempty"`
+	Between  *collective.Disagreement `json:"between,omitempty"`
 }
 
 // Below is what a child node tells of its members.
 type Below struct {
 	// Ranks that have joined below the child since it told of some before.
 	Ranks []int `json:"ranks"`
+	// InGroup is which ranks of the group they are, each in the place of its Rank; nil: the same.
+	InGroup []int `json:"in_group,omitempty"`
 	// Chunk is the most bytes of elements that a datagram carries on every path below.
 	Chunk int `json:"chunk"`
 	// Room is how many bytes of chunks each stripe can hold at every node
@@ -166,8 +187,27 @@ func (t *terms) check(ranks, stripes, datagram, head int) error {
 // Error is what the other side of a session says that went wrong.
 type Error struct {
 	Text string
-	// Mismatch says that ranks called different things: going on without the node is no help.
+	// Mismatch says that ranks called or want different things: going on without the node is no help.
 	Mismatch bool
+	// Between is who called what, of a Mismatch; nil: only the text tells.
+	Between *collective.Disagreement
+}
+
+// errorOf is an Error that has come.
+func errorOf(text string, c *cause) *Error {
+	e := &Error{Text: text}
+	if c != nil {
+		e.Mismatch, e.Between = c.Mismatch, c.Between
+	}
+	return e
+}
+
+// cause is what is sent besides the text.
+func (e *Error) cause() *cause {
+	if !e.Mismatch && e.Between == nil {
+		return nil
+	}
+	return &cause{e.Mismatch, e.Between}
 }
 
 // Error returns the text.

@@ -133,8 +133,8 @@ func (p *prober) Slot(h *wire.Slot, payload []byte) {
 func (p *prober) failure(cause error) error {
 	i := p.first()
 	socket, s := p.session.sockets[i], p.stripes[i]
-	me, node := fmt.Sprintf("rank %d at %v", p.session.hello.Rank, socket.Local()), NodeAt(socket.Peer().Addr())
-	if p.session.hello.Child {
+	me, node := fmt.Sprintf("rank %d at %v", p.session.request.Named(), socket.Local()), NodeAt(socket.Peer().Addr())
+	if p.session.request.Child {
 		me = NodeAt(socket.Local())
 	}
 	bytes := p.session.Head() + len(p.chunk)

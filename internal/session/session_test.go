@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/innetwork"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/transport/datagram"
@@ -221,10 +222,13 @@ func TestHowASessionEnds(t *testing.T) {
 		is   func(*testing.T, error)
 	}{
 		"drain": {func(p *Peer) { _ = p.Drain() }, ErrDraining.Error(), func(t *testing.T, err error) { require.ErrorIs(t, err, ErrDraining) }},
-		"error": {func(p *Peer) { _ = p.Fail(&Error{"rank 2 is gone", true}) }, "rank 2 is gone", func(t *testing.T, err error) {
+		"error": {func(p *Peer) {
+			_ = p.Fail(&Error{"rank 2 is gone", true, &collective.Disagreement{Ranks: [2]int{2, -1}, What: [2]string{"a", "b"}}})
+		}, "rank 2 is gone", func(t *testing.T, err error) {
 			var e *Error
 			require.ErrorAs(t, err, &e)
 			require.True(t, e.Mismatch)
+			require.Equal(t, &collective.Disagreement{Ranks: [2]int{2, -1}, What: [2]string{"a", "b"}}, e.Between)
 		}},
 		"closed": {func(p *Peer) { p.Close() }, "without a farewell", nil},
 		"terms":  {func(p *Peer) { _ = p.Ready(innetwork.Terms{Ranks: 3, Stripes: 2, Chunk: 1 << 20, Slots: 1}, 0) }, "chunks of 1048576 bytes", nil},
@@ -268,7 +272,7 @@ func TestAChildTellsWhatIsBelow(t *testing.T) {
 	require.NoError(t, err)
 	p := n.peer(t)
 	require.True(t, p.Child)
-	for _, b := range []Below{{[]int{2}, 1472, 1 << 20}, {[]int{2, 0}, 1400, 1 << 19}} {
+	for _, b := range []Below{{[]int{2}, nil, 1472, 1 << 20}, {[]int{2, 0}, []int{9, 4}, 1400, 1 << 19}} {
 		require.NoError(t, s.ReportBelow(b))
 		got, err := p.Next()
 		require.NoError(t, err)

@@ -235,7 +235,7 @@ func TestRanksThatCallDifferentThings(t *testing.T) {
 		if tree {
 			s = start(t, Config{Parent: s.Addr().String()})
 		}
-		members := join(t, 2, at(s), nil)
+		members := join(t, 2, at(s), func(h *session.Hello) { h.InGroup = new(4 + 5*h.Rank) })
 		var all errgroup.Group
 		ctx := systest.Context(t)
 		errs := make([]error, 2)
@@ -254,9 +254,11 @@ func TestRanksThatCallDifferentThings(t *testing.T) {
 			require.Contains(t, e.Text, "ranks disagree")
 			require.Contains(t, e.Text, "sum of f32")
 			require.Contains(t, e.Text, "max of f32")
+			require.NotNil(t, e.Between)
+			require.ElementsMatch(t, []int{4, 9}, e.Between.Ranks[:])
 			if !tree {
-				require.Contains(t, e.Text, "rank 0 ")
-				require.Contains(t, e.Text, "rank 1 ")
+				require.Contains(t, e.Text, "rank 4 called")
+				require.Contains(t, e.Text, "rank 9 a reduction")
 			}
 		}
 	}

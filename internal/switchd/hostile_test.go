@@ -237,10 +237,10 @@ func TestAMemberLeaves(t *testing.T) {
 	other, err := dial(t, s, session.Hello{Job: 1, Ranks: 3, Rank: 1, Epoch: 1})
 	require.NoError(t, err)
 	require.ErrorContains(t, lost(t, waiting), "epoch 1 of the job has begun")
-	third, err := dial(t, s, session.Hello{Job: 1, Ranks: 3, Rank: 2, Epoch: 1})
+	third, err := dial(t, s, session.Hello{Job: 1, Ranks: 3, Rank: 2, InGroup: new(14), Epoch: 1})
 	require.NoError(t, err)
 	require.NoError(t, third.Close(nil))
-	require.ErrorContains(t, lost(t, other), "rank 2 left before all ranks were there")
+	require.ErrorContains(t, lost(t, other), "rank 14 left before all ranks were there", "as the group names it")
 }
 
 // TestAMemberThatDoesNotRead neither sends nor reads what is sent to it, while

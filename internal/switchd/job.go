@@ -40,6 +40,7 @@ type job struct {
 	width    int // stripes, those of all tracks
 	parent   *session.Session
 	reserved map[int]*session.Peer // who brings a rank
+	inGroup  map[int]int           // which rank of the group it is
 	reported map[int]bool          // ranks that the parent knows of
 	members  []*member             // in the order of their numbers, once running
 	running  bool
@@ -64,7 +65,7 @@ func newJob(s *Server, key jobKey, p *session.Peer) *job {
 	j := &job{
 		server: s, key: key, epoch: p.Epoch, ranks: p.Ranks, reproducible: p.Reproducible, encrypt: p.Encrypt, name: jobName(p),
 		offered: make(chan struct{}), probed: make(chan struct{}), over: make(chan struct{}), released: make(chan struct{}), cancel: cancel,
-		reserved: map[int]*session.Peer{}, reported: map[int]bool{},
+		reserved: map[int]*session.Peer{}, inGroup: map[int]int{}, reported: map[int]bool{},
 	}
 	j.timer = owntime.AfterFunc(s.cfg.JoinTimeout, j.joinTimedOut)
 	if s.cfg.Parent == "" {
@@ -82,7 +83,7 @@ func (j *job) admit(p *session.Peer) error {
 		return refuse(stale, "epoch %d of the job is over, epoch %d has begun", p.Epoch, j.epoch)
 	}
 	if mine, theirs := mode(p.Ranks, p.Reproducible, p.Encrypt), mode(j.ranks, j.reproducible, j.encrypt); mine != theirs {
-		return refuse(mismatched, "rank %d joins with %s, others with %s", p.Rank, mine, theirs)
+		return refuse(mismatched, "rank %d joins with %s, others with %s", p.Named(), mine, theirs)
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -92,23 +93,26 @@ func (j *job) admit(p *session.Peer) error {
 	if p.Child {
 		return nil
 	}
-	return j.reserve(p, []int{p.Rank})
+	return j.reserve(p, []int{p.Rank}, []int{p.Named()})
 }
 
-// reserve keeps ranks for whoever brings them. Each comes once.
-func (j *job) reserve(p *session.Peer, ranks []int) error {
+// reserve keeps ranks, which have other numbers in the group, for who brings them. Each comes once.
+func (j *job) reserve(p *session.Peer, ranks, inGroup []int) error {
+	if len(inGroup) != len(ranks) {
+		return refuse(mismatched, "%d ranks with the names of %d", len(ranks), len(inGroup))
+	}
 	seen := make(map[int]bool, len(ranks))
-	for _, r := range ranks {
-		if r < 0 || r >= j.ranks || seen[r] {
-			return refuse(mismatched, "rank %d of %d, or twice", r, j.ranks)
+	for i, r := range ranks {
+		if r < 0 || r >= j.ranks || seen[r] || inGroup[i] < 0 || inGroup[i] >= session.MaxRanks {
+			return refuse(mismatched, "rank %d of %d, or twice", inGroup[i], j.ranks)
 		}
 		seen[r] = true
 		if other := j.reserved[r]; other != nil && other != p {
-			return refuse(mismatched, "rank %d has joined already, from %v", r, other.Remote())
+			return refuse(mismatched, "rank %d has joined already, from %v", inGroup[i], other.Remote())
 		}
 	}
-	for _, r := range ranks {
-		j.reserved[r] = p
+	for i, r := range ranks {
+		j.reserved[r], j.inGroup[r] = p, inGroup[i]
 	}
 	return nil
 }
@@ -157,7 +161,7 @@ func (j *job) serve(p *session.Peer) {
 	}
 	joined()
 	if err != nil {
-		j.server.cfg.Log.Info("refused", "job", j.name, "rank", p.Rank, "from", p.Remote().String(), "error", err)
+		j.server.cfg.Log.Info("refused", "job", j.name, "rank", p.Named(), "from", p.Remote().String(), "error", err)
 		p.Refuse(asError(err))
 		m.close()
 		j.unreserve(p)
@@ -193,7 +197,7 @@ func (j *job) closeUnlessJoined(ctx context.Context, p *session.Peer) {
 // never nil.
 func (j *job) open(p *session.Peer) (*member, error) {
 	c := &j.server.cfg
-	m := &member{peer: p}
+	m := &member{peer: p, inGroup: map[int]int{}}
 	var ports []uint16
 	for range j.width {
 		socket, err := c.Network.Socket(datagram.Options{Local: p.Local(), First: c.FirstPort, Last: c.LastPort, Offload: c.Offload})
@@ -220,7 +224,7 @@ func (j *job) open(p *session.Peer) (*member, error) {
 		m.chunk = min(m.chunk, socket.MTU()-p.Head())
 	}
 	if !p.Child {
-		m.ranks = []int{p.Rank}
+		m.ranks, m.inGroup = []int{p.Rank}, map[int]int{p.Rank: p.Named()}
 	}
 	return m, nil
 }
@@ -246,7 +250,11 @@ func (j *job) join(m *member) error {
 // childReports takes from a node below which ranks it has.
 func (j *job) childReports(m *member, b session.Below) {
 	j.mu.Lock()
-	err := j.reserve(m.peer, b.Ranks)
+	inGroup := b.InGroup
+	if inGroup == nil {
+		inGroup = b.Ranks
+	}
+	err := j.reserve(m.peer, b.Ranks, inGroup)
 	if b.Chunk < 8 || b.Room < 1 {
 		err = fmt.Errorf("chunks of %d and room for %d bytes", b.Chunk, b.Room)
 	}
@@ -254,6 +262,9 @@ func (j *job) childReports(m *member, b session.Below) {
 		m.ranks = append(m.ranks, b.Ranks...)
 		slices.Sort(m.ranks)
 		m.ranks = slices.Compact(m.ranks) // it may say the same twice
+		for i, r := range b.Ranks {
+			m.inGroup[r] = inGroup[i]
+		}
 		m.chunk, m.room = min(m.chunk, b.Chunk), b.Room
 		j.startIfComplete()
 	}
@@ -284,7 +295,7 @@ func (j *job) startIfComplete() {
 		for _, r := range ranks {
 			j.reported[r] = true
 		}
-		if err := j.parent.ReportBelow(session.Below{Ranks: ranks, Chunk: j.chunk(), Room: j.room()}); err != nil {
+		if err := j.parent.ReportBelow(session.Below{Ranks: ranks, InGroup: named(ranks, j.inGroup), Chunk: j.chunk(), Room: j.room()}); err != nil {
 			go j.end(&session.Error{Text: fmt.Sprintf("parent switch: %v", err)})
 		}
 		return
@@ -338,7 +349,7 @@ func (j *job) leave(m *member, err error) {
 // joinTimedOut ends a job that is not complete in time.
 func (j *job) joinTimedOut() {
 	j.mu.Lock()
-	running, ranks := j.running, j.presentRanks()
+	running, ranks := j.running, named(j.presentRanks(), j.inGroup)
 	j.mu.Unlock()
 	if !running {
 		j.server.counters.refuse(incomplete)
@@ -359,13 +370,12 @@ func (j *job) drain() {
 // fail ends a job that has begun and cannot go on. Members are named as people know them.
 func (j *job) fail(err error) {
 	why := &session.Error{Text: err.Error()}
-	var mismatch *collective.MismatchError
+	var mismatch *innetwork.MemberMismatchError
 	var path *innetwork.PathError
 	j.mu.Lock()
 	switch {
 	case errors.As(err, &mismatch):
-		a, b := j.members[mismatch.Who[0]], j.members[mismatch.Who[1]]
-		why = &session.Error{Text: fmt.Sprintf("ranks disagree: %v called %s, %v %s", a, mismatch.What[0], b, mismatch.What[1]), Mismatch: true}
+		why = j.disagree(mismatch)
 	case errors.As(err, &path):
 		m := j.members[path.Member]
 		from, to := m.location(), session.NodeAt(m.peer.Local())
@@ -376,6 +386,26 @@ func (j *job) fail(err error) {
 	}
 	j.mu.Unlock()
 	j.end(why)
+}
+
+// disagree says which ranks a mismatch is between. j.mu is held.
+func (j *job) disagree(e *innetwork.MemberMismatchError) *session.Error {
+	rank := func(place int) int {
+		if r, ok := j.inGroup[place]; ok {
+			return r
+		}
+		return place
+	}
+	var d collective.Disagreement
+	for i, number := range e.Members {
+		m := j.members[number]
+		d.What[i] = e.What[i].In(rank)
+		if d.Ranks[i] = -1; !m.peer.Child {
+			d.Ranks[i] = m.peer.Named()
+		}
+	}
+	a, b := j.members[e.Members[0]], j.members[e.Members[1]]
+	return &session.Error{Text: fmt.Sprintf("ranks disagree: %v called %s, %v %s", a, d.What[0], b, d.What[1]), Mismatch: true, Between: &d}
 }
 
 // timeout is the least that members asked for.

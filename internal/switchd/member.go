@@ -10,17 +10,18 @@ import (
 // member is who contributes: a rank, or a node with ranks below it.
 type member struct {
 	peer    *session.Peer
-	ranks   []int // sorted
-	chunk   int   // bytes of elements that a datagram carries on every path to it
-	room    int   // bytes of chunks a stripe and member below; 0: nothing is below
+	ranks   []int       // sorted
+	inGroup map[int]int // which ranks of the group they are
+	chunk   int         // bytes of elements that a datagram carries on every path to it
+	room    int         // bytes of chunks a stripe and member below; 0: nothing is below
 	sockets []*datagram.Socket
 }
 
 func (m *member) String() string {
 	if !m.peer.Child {
-		return fmt.Sprintf("rank %d", m.peer.Rank)
+		return fmt.Sprintf("rank %d", m.peer.Named())
 	}
-	return fmt.Sprintf("the switch at %v, with ranks %s,", m.peer.Remote(), list(m.ranks))
+	return fmt.Sprintf("the switch at %v, with ranks %s,", m.peer.Remote(), list(named(m.ranks, m.inGroup)))
 }
 
 // location names the member and where it is.
@@ -29,6 +30,15 @@ func (m *member) location() string {
 		return session.NodeAt(m.peer.Remote())
 	}
 	return fmt.Sprintf("%v at %v", m, m.peer.Remote())
+}
+
+// named returns ranks by the numbers that they have in the group.
+func named(ranks []int, inGroup map[int]int) []int {
+	all := make([]int, len(ranks))
+	for i, r := range ranks {
+		all[i] = inGroup[r]
+	}
+	return all
 }
 
 // list names ranks, not all if they are many: what members are told must fit a frame.

@@ -75,5 +75,5 @@ func probe(ctx context.Context, up *session.Session, t innetwork.Terms, number i
 // parentError is the error for members when the parent is lost or refuses.
 func parentError(err error) *session.Error {
 	e := asError(err)
-	return &session.Error{Text: "parent switch: " + e.Text, Mismatch: e.Mismatch}
+	return &session.Error{Text: "parent switch: " + e.Text, Mismatch: e.Mismatch, Between: e.Between}
 }

@@ -132,8 +132,8 @@ func public(err error) error {
 	if fault != nil && fault.Kind == group.Closed {
 		return &ClosedError{}
 	}
-	if ranks, what, ok := group.MismatchOf(err); ok {
-		return &MismatchError{Ranks: ranks, What: what, Text: text}
+	if between, ok := group.MismatchOf(err); ok {
+		return &MismatchError{Ranks: between.Ranks, What: between.What, Text: text}
 	}
 	if from, to, ok := group.PathOf(err); ok {
 		return &PathError{From: from, To: to, Text: text}

@@ -12,6 +12,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/engine"
 	"github.com/torch-mcast/torch-mcast/internal/group"
 	"github.com/torch-mcast/torch-mcast/internal/mesh"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
@@ -20,7 +21,9 @@ import (
 func TestEveryFaultHasAType(t *testing.T) {
 	const text = "rank 1 called a, rank 3 b"
 	for _, kind := range []mesh.FaultKind{mesh.Dead, mesh.Left, mesh.Aborted, mesh.Local, mesh.Mismatch, mesh.Path, mesh.Closed} {
-		err := fmt.Errorf("rank 0 of 4 cannot join: %w", &mesh.Fault{Kind: kind, Rank: 3, Text: text})
+		err := fmt.Errorf("rank 0 of 4 cannot join: %w", &mesh.Fault{
+			Kind: kind, Rank: 3, From: 1, Between: &collective.Disagreement{Ranks: [2]int{1, 3}, What: [2]string{"a", "b"}}, Text: text,
+		})
 		require.Equal(t, map[mesh.FaultKind]error{
 			mesh.Dead:     &RankError{Rank: 3, Reason: RankLost, Text: err.Error(), cause: err},
 			mesh.Left:     &RankError{Rank: 3, Reason: RankLeft, Text: err.Error(), cause: err},

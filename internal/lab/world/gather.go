@@ -307,7 +307,7 @@ func (g *gather) lose(p *peer, s fabric.Sink, cause error) {
 	g.host.world.mu.Lock()
 	p.end.close()
 	g.host.world.mu.Unlock()
-	s.Broken(p.rank, fmt.Errorf("udp: rank %d: %w", p.rank, cause))
+	s.Broken(p.rank, fmt.Errorf("udp: %w", cause))
 }
 
 // loseStalled gives up the connections on which nothing is acknowledged any more.

@@ -196,10 +196,11 @@ func disagreed(t *testing.T, on []int, via string, d *disagreement, odd []int) {
 
 // check looks at the error that a rank has got.
 func (d *disagreement) check(t *testing.T, rank int, odd []int, err error, switched bool) {
-	ranks, what, ok := group.MismatchOf(err)
+	between, ok := group.MismatchOf(err)
 	if !assert.True(t, ok, "rank %d: %v", rank, err) {
 		return
 	}
+	ranks, what := between.Ranks, between.What
 	its := [2]bool{slices.Contains(odd, ranks[0]), slices.Contains(odd, ranks[1])}
 	assert.NotEqual(t, its[0], its[1], "%v", err)
 	for i, is := range its {

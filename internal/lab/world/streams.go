@@ -74,7 +74,7 @@ func (p *flow) fail(rank int, err error) {
 	switch {
 	case p.err != nil:
 	case errors.Is(err, io.EOF):
-		p.err = fmt.Errorf("tcp: rank %d closed its stream: %w", rank, err)
+		p.err = fmt.Errorf("tcp: it closed its stream: %w", err)
 	case errors.As(err, &stall):
 		p.err = err
 	default:

@@ -1,5 +1,5 @@
 // Package collective has the words that protocols share: how large a communicator may be and how much
-// may be in flight, how ranks disagree (MismatchError), and, of all ways of a Reduce-Scatter, what is
+// may be in flight, how ranks disagree (MismatchError), words about members (Text), and, of all ways of a Reduce-Scatter, what is
 // to be done (Op) and parts of a shard (Range).
 package collective
 
@@ -33,22 +33,39 @@ func (o *Op) Bytes() int { return o.Count * o.Type.Size() }
 // Range is a part of a shard: bytes From to To.
 type Range struct{ From, To int }
 
-// MismatchError says that two parties of an operation called different things.
+// MismatchError says that two members called different things.
 type MismatchError struct {
-	Party string // what the numbers are of: "rank", or "member" of a node
 	About string // which operation; "": the calls say it
-	Who   [2]int
-	What  [2]string
+	Who   [2]int // by place
+	What  [2]Text
 	// Called says that About and What are of the calls of which the operation is a step, in terms of the group.
 	Called bool
 }
 
 // Error names both, and what each of them called.
 func (e *MismatchError) Error() string {
-	about := ""
-	if e.About != "" {
-		about = " about " + e.About
+	d := e.In(func(place int) int { return place })
+	return d.Words(e.About)
+}
+
+// In returns who disagrees about what, with the ranks of the members.
+func (e *MismatchError) In(rank func(place int) int) Disagreement {
+	return Disagreement{
+		Ranks: [2]int{rank(e.Who[0]), rank(e.Who[1])},
+		What:  [2]string{e.What[0].In(rank), e.What[1].In(rank)},
 	}
-	return fmt.Sprintf("%ss disagree%s: %s %d called %s, %s %d %s",
-		e.Party, about, e.Party, e.Who[0], e.What[0], e.Party, e.Who[1], e.What[1])
+}
+
+// Disagreement is which ranks of a group called or have different things.
+type Disagreement struct {
+	Ranks [2]int    `json:"ranks"` // -1: nobody knows which
+	What  [2]string `json:"what"`  // each of them called or has
+}
+
+// Words says so, and about which operation, if that is not empty.
+func (d *Disagreement) Words(about string) string {
+	if about != "" {
+		about = " about " + about
+	}
+	return fmt.Sprintf("ranks disagree%s: rank %d called %s, rank %d %s", about, d.Ranks[0], d.What[0], d.Ranks[1], d.What[1])
 }

@@ -249,7 +249,7 @@ func (c *Comm) header(p *op, from int, b []byte) bool {
 	}
 	if mine := p.header(); !mine.Equal(&theirs) {
 		what, called := describeBoth(&mine, &theirs)
-		c.err = &collective.MismatchError{Party: "rank", Who: [2]int{c.rank, from}, What: what, Called: called}
+		c.err = &collective.MismatchError{Who: [2]int{c.rank, from}, What: what, Called: called}
 		return false
 	}
 	if from == 0 && theirs.Epoch != 0 {

@@ -243,7 +243,7 @@ func TestMismatchOfCalls(t *testing.T) {
 		}
 		var m *collective.MismatchError
 		require.ErrorAs(t, comms[0].Err(), &m)
-		assert.Equal(t, c.what, m.What)
+		assert.Equal(t, c.what, [2]string{m.What[0].String(), m.What[1].String()})
 		assert.Equal(t, c.called, m.Called)
 	}
 	of := direct.Op{Op: step}

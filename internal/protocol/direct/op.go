@@ -97,12 +97,11 @@ func (p *op) header() wire.Stream {
 }
 
 // describeBoth says what two ranks have called or, if that is the same, of which steps of it their headers are.
-func describeBoth(mine, theirs *wire.Stream) (what [2]string, called bool) {
-	what = [2]string{describe(whole(mine)), describe(whole(theirs))}
-	if called = !mine.Call.IsNone() && what[0] != what[1]; !called {
-		what = [2]string{describe(mine), describe(theirs)}
+func describeBoth(mine, theirs *wire.Stream) (what [2]collective.Text, called bool) {
+	if a, b := describe(whole(mine)).String(), describe(whole(theirs)).String(); !mine.Call.IsNone() && a != b {
+		return [2]collective.Text{{Words: a}, {Words: b}}, true // its root is a rank of the group
 	}
-	return what, called
+	return [2]collective.Text{describe(mine), describe(theirs)}, false
 }
 
 // Called says what was called, if the operation is a step of that.
@@ -110,7 +109,7 @@ func (o *Op) Called() string {
 	if o.Call.IsNone() {
 		return ""
 	}
-	return describe(whole(&wire.Stream{Type: uint8(o.Type), Call: o.Call}))
+	return describe(whole(&wire.Stream{Type: uint8(o.Type), Call: o.Call})).String()
 }
 
 // whole returns the header that a call would have if what has this one were no step of it.
@@ -122,12 +121,12 @@ func whole(h *wire.Stream) *wire.Stream {
 	return w
 }
 
-func describe(h *wire.Stream) string {
+func describe(h *wire.Stream) collective.Text {
+	to := collective.TargetText(h.To)
 	if giver, one := h.Of.Root(); one {
-		return fmt.Sprintf("%v of what rank %d alone gives, number %d (%d bytes)", h.To, giver, h.Seq, h.Bytes)
+		return collective.Textf("%v of what rank %d alone gives, number %d (%d bytes)", to, collective.Place(giver), h.Seq, h.Bytes)
 	}
-	return fmt.Sprintf("%v number %d (%s, %d bytes a shard)",
-		h.To, h.Seq, reduce.Words(reduce.Type(h.Type), reduce.Op(h.Op), h.Factor), h.Bytes)
+	return collective.Textf("%v number %d (%s, %d bytes a shard)", to, h.Seq, reduce.Words(reduce.Type(h.Type), reduce.Op(h.Op), h.Factor), h.Bytes)
 }
 
 // BrokenError says that the stream of a rank is lost.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 )
 
@@ -22,6 +23,17 @@ func repeatAfter(repeats int) Time {
 		return 0
 	}
 	return min(firstRepeat<<min(repeats-1, 16), lastRepeat)
+}
+
+// MemberMismatchError says that two members of a node called different things.
+type MemberMismatchError struct {
+	Members [2]int // their numbers at the node
+	What    [2]collective.Text
+}
+
+// Error names both by their numbers.
+func (e *MemberMismatchError) Error() string {
+	return fmt.Sprintf("members disagree: member %d called %v, member %d %v", e.Members[0], e.What[0], e.Members[1], e.What[1])
 }
 
 // PathError says that datagrams with elements do not pass between a node and a member, although

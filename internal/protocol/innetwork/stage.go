@@ -439,9 +439,8 @@ func (s *Stage) queue(n uint32) {
 }
 
 func (s *Stage) mismatch(sl *slot, member int, h *wire.Slot, elements int) error {
-	return &collective.MismatchError{
-		Party: "member", Who: [2]int{int(sl.head.Member), member},
-		What: [2]string{describe(&sl.head, sl.elements), describe(h, elements)},
+	return &MemberMismatchError{
+		Members: [2]int{int(sl.head.Member), member}, What: [2]collective.Text{describe(&sl.head, sl.elements), describe(h, elements)},
 	}
 }
 

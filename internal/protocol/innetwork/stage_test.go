@@ -183,9 +183,9 @@ func TestMismatch(t *testing.T) {
 			n = 60
 		}
 		give(s, &h, make([]byte, n))
-		var m *collective.MismatchError
+		var m *MemberMismatchError
 		require.ErrorAs(t, s.Err(), &m, name)
-		assert.Equal(t, [2]int{0, 1}, m.Who)
+		assert.Equal(t, [2]int{0, 1}, m.Members)
 		if name != "last" {
 			assert.NotEqual(t, m.What[0], m.What[1], name)
 		}

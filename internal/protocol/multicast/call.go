@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 )
 
@@ -57,14 +58,16 @@ func opOfCall(k *wire.Call) Op {
 	return Op{Collective: k.Collective, Root: int(k.Root), Bytes: int(k.Bytes)}
 }
 
-func (o Op) String() string {
+func (o Op) String() string { return o.text().String() }
+
+func (o *Op) text() collective.Text {
 	switch o.Collective {
 	case wire.Broadcast:
-		return fmt.Sprintf("broadcast of %d bytes from rank %d", o.Bytes, o.Root)
+		return collective.Textf("broadcast of %d bytes from rank %d", o.Bytes, collective.Place(o.Root))
 	case wire.Barrier:
-		return "barrier"
+		return collective.Textf("barrier")
 	}
-	return fmt.Sprintf("%v of %d bytes", o.Collective, o.Bytes)
+	return collective.Textf("%v of %d bytes", o.Collective, o.Bytes)
 }
 
 // check returns what is wrong with an operation, and what is allowed, or nil.

@@ -232,24 +232,24 @@ func (c *Comm) complete(p *op, err error) {
 // disagree ends the communicator: this rank and another posted different operations, or steps of different calls.
 func (c *Comm) disagree(p *op, mine Op, from int, theirs Op) {
 	if mine.Call.Equal(&theirs.Call) {
-		c.mismatch(p.seq, from, mine.String(), theirs.String(), false)
+		c.mismatch(p.seq, from, mine.text(), theirs.text(), false)
 		return
 	}
-	a, b := opOfCall(&mine.Call).String(), opOfCall(&theirs.Call).String()
+	a, b := opOfCall(&mine.Call).String(), opOfCall(&theirs.Call).String() // of a root that is a rank of the group
 	if n, m := mine.Call.Number, theirs.Call.Number; n != m {
 		a, b = fmt.Sprintf("%s as operation %d", a, n), fmt.Sprintf("%s as operation %d", b, m)
 	}
-	c.mismatch(mine.Call.Number, from, a, b, true)
+	c.mismatch(mine.Call.Number, from, collective.Text{Words: a}, collective.Text{Words: b}, true)
 }
 
 // disagreeHow ends the communicator: this rank and another posted the same operation, to be done differently.
 func (c *Comm) disagreeHow(p *op, from int, mine, theirs string) {
-	call := p.called().String()
-	c.mismatch(p.seq, from, call+" "+mine, call+" "+theirs, false)
+	o := p.called()
+	c.mismatch(p.seq, from, collective.Textf("%v %s", o.text(), mine), collective.Textf("%v %s", o.text(), theirs), false)
 }
 
-func (c *Comm) mismatch(number uint32, from int, mine, theirs string, called bool) {
+func (c *Comm) mismatch(number uint32, from int, mine, theirs collective.Text, called bool) {
 	c.Fail(&collective.MismatchError{
-		Party: "rank", About: fmt.Sprintf("operation %d", number), Who: [2]int{c.cfg.Rank, from}, What: [2]string{mine, theirs}, Called: called,
+		About: fmt.Sprintf("operation %d", number), Who: [2]int{c.cfg.Rank, from}, What: [2]collective.Text{mine, theirs}, Called: called,
 	})
 }

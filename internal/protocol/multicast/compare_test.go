@@ -62,7 +62,7 @@ func mismatch(t *testing.T, a, b Op, odd, size int, early bool) {
 	var m *collective.MismatchError
 	require.ErrorAs(t, err, &m, "rank %d of %d calls %v, the others %v, early %t\n%s", odd, size, b, a, early, n.log.String())
 	for k, r := range m.Who {
-		require.True(t, strings.HasPrefix(m.What[k], called[r].String()), "%q does not tell of %v", m.What[k], called[r])
+		require.True(t, strings.HasPrefix(m.What[k].String(), called[r].String()), "%q does not tell of %v", m.What[k], called[r])
 	}
 	require.NotEqual(t, m.What[0], m.What[1])
 	require.ErrorContains(t, err, "operation 0")
@@ -140,7 +140,7 @@ func mismatchOfCalls(t *testing.T, lossless bool, step Op, most, its wire.Call, 
 		if r == odd {
 			called = its
 		}
-		require.True(t, strings.HasPrefix(m.What[k], opOfCall(&called).String()), "%q does not tell of %+v", m.What[k], called)
+		require.True(t, strings.HasPrefix(m.What[k].String(), opOfCall(&called).String()), "%q does not tell of %+v", m.What[k], called)
 	}
 	require.NotEqual(t, m.What[0], m.What[1])
 	if most.Number == its.Number {

@@ -3,6 +3,8 @@ package multicast
 import (
 	"fmt"
 	"slices"
+
+	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
 )
 
 // Phase says what an operation waits for.
@@ -33,12 +35,11 @@ type Waiting struct {
 }
 
 // Called names the operation and its number: of a step, the call's.
-func (w *Waiting) Called() string {
-	op, number := w.Op, w.Seq
+func (w *Waiting) Called() collective.Text {
 	if call := &w.Op.Call; !call.IsNone() {
-		op, number = opOfCall(call), call.Number
+		return collective.Text{Words: fmt.Sprintf("%v, number %d", opOfCall(call), call.Number)} // its root is a rank of the group
 	}
-	return fmt.Sprintf("%v, number %d", op, number)
+	return collective.Textf("%v, number %d", w.Op.text(), w.Seq)
 }
 
 // Why says what is missing.

@@ -7,6 +7,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/direct"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
+	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
 )
 
 // Stop ends the use of the switch under an epoch, whether this rank had joined
@@ -42,10 +43,10 @@ func (l *Lane) Resume(records [][]byte) error {
 	ahead := span{}
 	for r := range records {
 		if err := all[r].parse(records[r]); err != nil {
-			return fmt.Errorf("record of rank %d: %w", r, err)
+			return &fabric.PeerError{Peer: r, Err: fmt.Errorf("its record: %w", err)}
 		}
 		if all[r].epoch != l.over {
-			return fmt.Errorf("record of rank %d is about epoch %d, mine about %d", r, all[r].epoch, l.over)
+			return &fabric.PeerError{Peer: r, Err: fmt.Errorf("its record is about epoch %d, that of this rank about %d", all[r].epoch, l.over)}
 		}
 		for _, e := range all[r].entries {
 			numbers = append(numbers, e.number)
@@ -85,10 +86,10 @@ func (l *Lane) missing(all []record, number uint32) ([][]collective.Range, error
 		}
 		if e != nil && (e.bytes != first.bytes || e.to != first.to) {
 			return nil, &collective.MismatchError{
-				Party: "rank", Who: [2]int{l.rank, r},
-				What: [2]string{
-					fmt.Sprintf("%v number %d, %d bytes a shard", first.to, number, first.bytes),
-					fmt.Sprintf("%v of %d bytes", e.to, e.bytes),
+				Who: [2]int{l.rank, r},
+				What: [2]collective.Text{
+					collective.Textf("%v number %d, %d bytes a shard", collective.TargetText(first.to), number, first.bytes),
+					collective.Textf("%v of %d bytes", collective.TargetText(e.to), e.bytes),
 				},
 			}
 		}

@@ -1,18 +1,13 @@
 package reducescatter
 
-import (
-	"fmt"
-
-	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
-)
+import "github.com/torch-mcast/torch-mcast/internal/protocol/collective"
 
 // Waiting says what the oldest operation in flight waits for.
 type Waiting struct {
 	Number uint32
-	What   string // the operation, and its number
-	Called bool   // What is a call of which the operation is a step
-	Moved  uint64 // another number each time that something of the lane has moved
-	Ranks  []int  // whom it waits for, ascending; none: this rank cannot name them
+	What   collective.Text // the operation, and its number: of a step, what was called
+	Moved  uint64          // another number each time that something of the lane has moved
+	Ranks  []int           // whom it waits for, ascending; none: this rank cannot name them
 	Why    string
 }
 
@@ -30,9 +25,8 @@ func (l *Lane) Waiting() (w Waiting, ok bool) {
 		w.Moved += l.member.Moved()
 	}
 	p := &l.ops[l.oldest%collective.MaxInFlight]
-	w.Called = !p.Call.IsNone()
-	if w.What = p.Called(); !w.Called {
-		w.What = fmt.Sprintf("%v of %d bytes a shard, number %d", p.To, p.Bytes(), w.Number)
+	if w.What = (collective.Text{Words: p.Called()}); p.Call.IsNone() {
+		w.What = collective.Textf("%v of %d bytes a shard, number %d", collective.TargetText(p.To), p.Bytes(), w.Number)
 	}
 	switch {
 	case p.switched:

@@ -324,7 +324,8 @@ func text(v any) string {
 		}
 		return s
 	}
-	return strings.TrimSuffix(s+" "+strings.TrimSuffix(strings.TrimPrefix(fmt.Sprintf("%+v", v), "{"), "}"), " ")
+	fields := strings.ReplaceAll(fmt.Sprintf("%+v", v), " Between:<nil>", "") // most have none
+	return strings.TrimSuffix(s+" "+strings.TrimSuffix(strings.TrimPrefix(fields, "{"), "}"), " ")
 }
 
 type event struct {

@@ -38,6 +38,18 @@ func Unavailable(format string, args ...any) error {
 	return unavailableError{fmt.Errorf(format, args...)}
 }
 
+// PeerError is an error about a member. The group knows which rank that is.
+type PeerError struct {
+	Peer int // by place
+	Err  error
+}
+
+// Error names the member by its place.
+func (e *PeerError) Error() string { return fmt.Sprintf("member %d: %v", e.Peer, e.Err) }
+
+// Unwrap returns what is wrong.
+func (e *PeerError) Unwrap() error { return e.Err }
+
 // Run is a stretch of consecutive chunks of this rank's own shard, to be
 // multicast. Head is the header of its first chunk; only PSN differs in the
 // following ones.

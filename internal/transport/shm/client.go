@@ -76,7 +76,7 @@ func (c *Client) explain(ctx context.Context, err error) error {
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		err = fmt.Errorf("shm: no answer from the region's server: %w", context.Cause(ctx))
 	}
-	return fmt.Errorf("rank %d of job %#x: %w", c.rank, c.job, err)
+	return fmt.Errorf("shared memory of job %#x: %w", c.job, err)
 }
 
 // Attach waits for the region and maps it. While this process has no descriptor left for it the

@@ -34,7 +34,7 @@ func TestNoDescriptorForTheRegion(t *testing.T) {
 		var err error
 		systest.WithDescriptors(t, 0, func() { _, err = c.Attach(t.Context()) })
 		require.ErrorIs(t, err, unix.EMFILE)
-		require.ErrorContains(t, err, "rank 0 of job 0x1122334455667788: shm: no descriptor is left for the region")
+		require.ErrorContains(t, err, "shared memory of job 0x1122334455667788: shm: no descriptor is left for the region")
 	}
 	before := systest.Descriptors(t)
 	w, err := c.Attach(t.Context())

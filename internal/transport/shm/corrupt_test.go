@@ -19,17 +19,17 @@ func TestCorruptRing(t *testing.T) {
 		damage func(o *ownRing)
 		want   string
 	}{
-		{"head too far", func(o *ownRing) { o.head.Store(5) }, "rank 0 has published 5 chunks in a ring of 3 that is read up to 1"},
-		{"head far away", func(o *ownRing) { o.head.Store(math.MaxUint64) }, "rank 0 has published 18446744073709551615 chunks"},
-		{"head behind", func(o *ownRing) { o.head.Store(0) }, "rank 0 has published 0 chunks in a ring of 3 that is read up to 1"},
+		{"head too far", func(o *ownRing) { o.head.Store(5) }, "it has published 5 chunks in a ring of 3 that is read up to 1"},
+		{"head far away", func(o *ownRing) { o.head.Store(math.MaxUint64) }, "it has published 18446744073709551615 chunks"},
+		{"head behind", func(o *ownRing) { o.head.Store(0) }, "it has published 0 chunks in a ring of 3 that is read up to 1"},
 		{"length", func(o *ownRing) {
 			binary.LittleEndian.PutUint32(o.slots.slot(1)[wire.DataSize:], 101)
 			o.head.Store(2)
-		}, "ring of rank 0: chunk 1: 101 bytes, allowed are 0 to 100"},
+		}, "its ring: chunk 1: 101 bytes, allowed are 0 to 100"},
 		{"length beyond int32", func(o *ownRing) {
 			binary.LittleEndian.PutUint32(o.slots.slot(1)[wire.DataSize:], math.MaxUint32)
 			o.head.Store(2)
-		}, "ring of rank 0: chunk 1: 4294967295 bytes, allowed are 0 to 100"},
+		}, "its ring: chunk 1: 4294967295 bytes, allowed are 0 to 100"},
 		{"header", func(o *ownRing) {
 			o.slots.slot(1)[0] = 0
 			o.head.Store(2)
@@ -37,7 +37,7 @@ func TestCorruptRing(t *testing.T) {
 		{"root", func(o *ownRing) {
 			o.slots.put(1, &wire.Data{Collective: wire.Allgather, Root: 2, Seq: 1}, nil)
 			o.head.Store(2)
-		}, "ring of rank 0: chunk 1 is of root 2"},
+		}, "its ring: chunk 1 is of another root"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := regions(t, small(3))
@@ -80,7 +80,7 @@ func TestCorruptMailbox(t *testing.T) {
 	box(1).head.Store(1)
 	require.True(t, w[2].Gather().Control(3, &wire.Control{Kind: wire.Done}, nil))
 	require.Equal(t, 1, polled(q.g, q, 10))
-	assert.ErrorContains(t, q.broken[0], "rank 0 has put 65 messages into a mailbox of 64 that is read up to 0")
+	assert.ErrorContains(t, q.broken[0], "it has put 65 messages into a mailbox of 64 that is read up to 0")
 	assert.ErrorIs(t, q.broken[1], wire.ErrVersion)
 	assert.Len(t, q.broken, 2)
 
@@ -100,12 +100,12 @@ func TestCorruptStreams(t *testing.T) {
 	w[1].Streams().out[0].head.Store(page + 1)
 	w[2].Streams().in[0].tail.Store(1)
 	assert.Empty(t, s.Peek(1, 10))
-	assert.ErrorContains(t, s.Err(1), "rank 1 has sent 4097 bytes into a stream of 4096 that is read up to 0")
+	assert.ErrorContains(t, s.Err(1), "it has sent 4097 bytes into a stream of 4096 that is read up to 0")
 	assert.Zero(t, s.Send(1, []byte{1}), "a broken rank is broken both ways")
 	require.Equal(t, page, s.Send(2, make([]byte, page)))
 	w[2].Streams().in[0].tail.Store(page + 1)
 	assert.Zero(t, s.Send(2, []byte{1}))
-	assert.ErrorContains(t, s.Err(2), "rank 2 has read 4097 bytes of a stream that holds 0 to 4096")
+	assert.ErrorContains(t, s.Err(2), "it has read 4097 bytes of a stream that holds 0 to 4096")
 	assert.Empty(t, s.Peek(2, 10))
 	assert.NoError(t, s.Err(0))
 }

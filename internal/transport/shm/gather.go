@@ -1,6 +1,7 @@
 package shm
 
 import (
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -124,7 +125,7 @@ func (g *Gather) slowest() uint64 {
 		}
 		tail := t.Load()
 		if o.at-tail > o.slots.count {
-			g.fail(r, fmt.Errorf("shm: rank %d has read %d chunks of a ring that holds %d to %d", r, tail, o.at-o.slots.count, o.at))
+			g.fail(r, fmt.Errorf("shm: it has read %d chunks of a ring that holds %d to %d", tail, o.at-o.slots.count, o.at))
 			continue
 		}
 		if o.at-tail > o.at-low {
@@ -153,10 +154,10 @@ func (g *Gather) Control(to int, m *wire.Control, payload []byte) bool {
 	b := &g.posts.out[to]
 	switch {
 	case b.head == nil:
-		g.fail(to, fmt.Errorf("shm: rank %d has no mailbox for rank %d, only for those a power of two away", g.win.rank, to))
+		g.fail(to, errors.New("shm: there is no mailbox for it, only for ranks a power of two away"))
 		return true
 	case m.Payload() > 0 || len(payload) > 0:
-		g.fail(to, fmt.Errorf("shm: %v with a payload for rank %d: shared memory loses nothing and carries no repairs", m.Kind, to))
+		g.fail(to, fmt.Errorf("shm: %v with a payload for it: shared memory loses nothing and carries no repairs", m.Kind))
 		return true
 	}
 	fitted, err := b.put(m)
@@ -205,7 +206,7 @@ func (g *Gather) pollRing(s fabric.Sink, rank, budget int) (n int) {
 	r, h := &g.rings[rank], &g.header
 	head := r.head.Load()
 	if head-r.at > r.slots.count {
-		g.fail(rank, fmt.Errorf("shm: rank %d has published %d chunks in a ring of %d that is read up to %d", rank, head, r.slots.count, r.at))
+		g.fail(rank, fmt.Errorf("shm: it has published %d chunks in a ring of %d that is read up to %d", head, r.slots.count, r.at))
 		return 0
 	}
 	var bytes, dropped, calls uint64
@@ -217,10 +218,10 @@ chunks:
 		}
 		payload, err := r.slots.get(r.at, h)
 		if err == nil && int(h.Root) != rank {
-			err = fmt.Errorf("chunk %d is of root %d", r.at, h.Root)
+			err = fmt.Errorf("chunk %d is of another root", r.at)
 		}
 		if err != nil {
-			g.fail(rank, fmt.Errorf("shm: ring of rank %d: %w", rank, err))
+			g.fail(rank, fmt.Errorf("shm: its ring: %w", err))
 			break
 		}
 		dst, verdict, stream := s.Accept(h, len(payload))

@@ -220,8 +220,8 @@ func TestControlThatShmDoesNotCarry(t *testing.T) {
 	}
 	p.g.Poll(p, 1)
 	q.g.Poll(q, 1)
-	assert.EqualError(t, p.broken[1], "shm: repair with a payload for rank 1: shared memory loses nothing and carries no repairs")
-	assert.EqualError(t, q.broken[3], "shm: rank 0 has no mailbox for rank 3, only for those a power of two away")
+	assert.EqualError(t, p.broken[1], "shm: repair with a payload for it: shared memory loses nothing and carries no repairs")
+	assert.EqualError(t, q.broken[3], "shm: there is no mailbox for it, only for ranks a power of two away")
 	assert.Len(t, q.broken, 1)
 }
 

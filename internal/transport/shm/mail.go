@@ -85,10 +85,10 @@ func (b *inBox) get(m *wire.Control) (bool, error) {
 		return false, nil
 	}
 	if head-b.at > letters {
-		return false, fmt.Errorf("shm: rank %d has put %d messages into a mailbox of %d that is read up to %d", b.from, head, letters, b.at)
+		return false, fmt.Errorf("shm: it has put %d messages into a mailbox of %d that is read up to %d", head, letters, b.at)
 	}
 	if err := m.Get(b.letter(b.at)); err != nil {
-		return false, fmt.Errorf("shm: message %d of rank %d: %w", b.at, b.from, err)
+		return false, fmt.Errorf("shm: its message %d: %w", b.at, err)
 	}
 	b.at++
 	b.tail.Store(b.at)

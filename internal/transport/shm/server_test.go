@@ -103,7 +103,7 @@ func TestAttachHonoursItsContext(t *testing.T) {
 	defer ln.Close()
 	_, err = attach(systest.Ending(t, 50*time.Millisecond), ln.Addr().String(), testJob, testKey, 0, 2)
 	assert.ErrorIs(t, err, context.DeadlineExceeded)
-	assert.ErrorContains(t, err, "rank 0 of job 0x1122334455667788")
+	assert.ErrorContains(t, err, "shared memory of job 0x1122334455667788")
 }
 
 // TestOtherUsersGetNothing gives one thread another user's identity, for good:

@@ -83,7 +83,7 @@ func (s *Streams) Send(to int, b []byte) int {
 			o.read = o.tail.Load()
 			room = uint64(len(o.ring)) - (o.at - o.read)
 			if room > uint64(len(o.ring)) {
-				s.broken[to] = fmt.Errorf("shm: rank %d has read %d bytes of a stream that holds %d to %d", to, o.read, o.at-uint64(len(o.ring)), o.at)
+				s.broken[to] = fmt.Errorf("shm: it has read %d bytes of a stream that holds %d to %d", o.read, o.at-uint64(len(o.ring)), o.at)
 				break
 			}
 			if room == 0 {
@@ -111,7 +111,7 @@ func (s *Streams) Peek(from, max int) []byte {
 	i.seen = i.head.Load()
 	n := i.seen - i.at
 	if n > uint64(len(i.ring)) {
-		s.broken[from] = fmt.Errorf("shm: rank %d has sent %d bytes into a stream of %d that is read up to %d", from, n+i.at, len(i.ring), i.at)
+		s.broken[from] = fmt.Errorf("shm: it has sent %d bytes into a stream of %d that is read up to %d", n+i.at, len(i.ring), i.at)
 		return nil
 	}
 	at := int(i.at % uint64(len(i.ring)))

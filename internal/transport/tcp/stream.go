@@ -91,10 +91,10 @@ func (s *stream) fail(cause error) {
 	case errors.As(cause, &stalled):
 		s.err = cause
 	case errors.Is(cause, io.EOF):
-		s.err = fmt.Errorf("tcp: rank %d closed its stream: %w", s.rank, cause)
+		s.err = fmt.Errorf("tcp: it closed its stream: %w", cause)
 	case errors.As(cause, &e):
-		s.err = fmt.Errorf("tcp: stream of rank %d: %w", s.rank, e)
+		s.err = fmt.Errorf("tcp: %w", e)
 	default:
-		s.err = fmt.Errorf("tcp: stream of rank %d: %w", s.rank, cause)
+		s.err = fmt.Errorf("tcp: %w", cause)
 	}
 }

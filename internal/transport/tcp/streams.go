@@ -63,14 +63,14 @@ func (t *Streams) open(o *Options) (err error) {
 			continue
 		}
 		if o.Conns[rank] == nil {
-			return fmt.Errorf("tcp: rank %d of %d has no connection to rank %d", o.Rank, o.Size, rank)
+			return &fabric.PeerError{Peer: rank, Err: errors.New("tcp: there is no connection to it")}
 		}
 		line, err := record.Take(o.Conns, rank)
 		if err == nil {
 			err = sys.Mark(line.FD, o.DSCP)
 		}
 		if err != nil {
-			return fmt.Errorf("tcp: rank %d: %w", rank, err)
+			return &fabric.PeerError{Peer: rank, Err: fmt.Errorf("tcp: %w", err)}
 		}
 		t.streams[rank] = &stream{rank: rank, line: line, ring: make([]byte, ringSize), readable: true, writable: true}
 		if err := t.poller.Watch(line.FD, rank, unix.EPOLLIN|unix.EPOLLOUT|unix.EPOLLRDHUP|unix.EPOLLET); err != nil {

@@ -71,7 +71,7 @@ func (g *Edges) Connect(first int, conns map[int]net.Conn, dscp int) error {
 			err = sys.Mark(line.FD, dscp)
 		}
 		if err != nil {
-			return fmt.Errorf("%s: rank %d: %w", g.name, rank, err)
+			return &fabric.PeerError{Peer: rank, Err: fmt.Errorf("%s: %w", g.name, err)}
 		}
 		p := &peer{
 			rank: rank, tag: g.first + len(g.peers), line: line,
@@ -97,7 +97,7 @@ func (g *Edges) Control(to int, m *wire.Control, payload []byte) bool {
 	}
 	p := g.byRank[to]
 	if p == nil {
-		g.Note(fmt.Errorf("no control connection to rank %d", to))
+		g.Note(&fabric.PeerError{Peer: to, Err: errors.New("there is no control connection to it")})
 		return true
 	}
 	if !p.push(m, payload) {
@@ -177,7 +177,7 @@ func (g *Edges) serveReady(e *unix.EpollEvent, s fabric.Sink, budget int) (n int
 // reports it as a path to this very rank that is broken.
 func (g *Edges) Note(err error) {
 	if err != nil && g.fault == nil {
-		g.fault = fmt.Errorf("%s: rank %d: %w", g.name, g.rank, err)
+		g.fault = fmt.Errorf("%s: %w", g.name, err)
 	}
 }
 

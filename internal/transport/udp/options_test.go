@@ -127,7 +127,7 @@ func TestOpenFailsMidway(t *testing.T) {
 	last := conns[0][size-1]
 	conns[0][size-1], _ = net.Pipe() // cannot be taken
 	_, err := Open(o)
-	require.ErrorContains(t, err, "udp: rank 3: take over connection: it is a *net.pipe, want one of TCP")
+	require.ErrorContains(t, err, "member 3: udp: take over connection: it is a *net.pipe, want one of TCP")
 	require.IsType(t, &sys.Taken{}, conns[0][1])
 	require.Equal(t, before, systest.Descriptors(t), "one for each connection")
 	conns[0][size-1] = last

@@ -162,8 +162,8 @@ func (g *Edges) next(p *peer, s fabric.Sink) bool {
 		return false
 	}
 	if int(m.Root) >= g.size || m.Payload() > g.chunk {
-		g.lost(p, s, fmt.Errorf("%v message of rank %d with root %d and %d bytes of payload: want a root below %d and at most %d bytes",
-			m.Kind, p.rank, m.Root, m.Payload(), g.size, g.chunk))
+		g.lost(p, s, fmt.Errorf("%v message with root %d and %d bytes of payload: want a root below %d and at most %d bytes",
+			m.Kind, m.Root, m.Payload(), g.size, g.chunk))
 		return false
 	}
 	size := wire.ControlSize + m.Payload()
@@ -213,5 +213,5 @@ func (g *Edges) lost(p *peer, s fabric.Sink, cause error) {
 	_ = unix.Close(p.line.FD)
 	p.line.FD = -1
 	p.out, p.sent = p.out[:0], 0
-	s.Broken(p.rank, fmt.Errorf("%s: rank %d: %w", g.name, p.rank, cause))
+	s.Broken(p.rank, fmt.Errorf("%s: %w", g.name, cause))
 }

@@ -163,7 +163,7 @@ func TestStreamsEnd(t *testing.T) {
 	require.Equal(t, len(want), ranks[2].Send(0, want))
 	require.NoError(t, ranks[2].Close())
 	until(t, func() bool { return ranks[0].Err(2) != nil }, func() { ranks[0].Sleep(systest.Limit) })
-	require.EqualError(t, ranks[0].Err(2), "verbs: rank 2 closed its stream: EOF")
+	require.EqualError(t, ranks[0].Err(2), "verbs: it closed its stream: EOF")
 	require.Equal(t, want, ranks[0].Peek(2, 1<<20))
 	require.Zero(t, ranks[0].Send(2, []byte("x")))
 	require.NoError(t, ranks[0].Err(1), "others go on")
@@ -243,7 +243,7 @@ func TestStreamsStall(t *testing.T) {
 	var stall *sys.StallError
 	require.ErrorAs(t, ranks[0].Err(1), &stall)
 	require.GreaterOrEqual(t, stall.For, limit)
-	require.Regexp(t, `^verbs: stream of rank 1: RDMA packets of 4096 bytes have not been acknowledged for \d`, ranks[0].Err(1).Error())
+	require.Regexp(t, `^verbs: RDMA packets of 4096 bytes have not been acknowledged for \d`, ranks[0].Err(1).Error())
 	require.NoError(t, ranks[0].Err(2))
 }
 

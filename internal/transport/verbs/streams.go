@@ -148,10 +148,10 @@ func (s *Streams) open(o *StreamsOptions) (err error) {
 			continue
 		}
 		if o.Conns[rank] == nil {
-			return fmt.Errorf("verbs: rank %d of %d has no connection to rank %d", o.Rank, o.Size, rank)
+			return &fabric.PeerError{Peer: rank, Err: errors.New("verbs: there is no connection to it")}
 		}
 		if err = s.openPeer(o.Conns, rank, at); err != nil {
-			return fmt.Errorf("verbs: rank %d: %w", rank, err)
+			return &fabric.PeerError{Peer: rank, Err: fmt.Errorf("verbs: %w", err)}
 		}
 		at += s.ring
 	}
@@ -338,9 +338,9 @@ func (p *peer) fail(cause error) {
 	switch {
 	case p.err != nil:
 	case errors.Is(cause, io.EOF):
-		p.err = fmt.Errorf("verbs: rank %d closed its stream: %w", p.rank, cause)
+		p.err = fmt.Errorf("verbs: it closed its stream: %w", cause)
 	default:
-		p.err = fmt.Errorf("verbs: stream of rank %d: %w", p.rank, cause)
+		p.err = fmt.Errorf("verbs: %w", cause)
 	}
 }
 

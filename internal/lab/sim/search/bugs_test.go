@@ -299,8 +299,8 @@ var engineBugs = []bug{
 	},
 	{
 		name: "nobody hears of a broken connection", file: "engine/sink.go",
-		old: `	g.cfg.Broken(rank, fmt.Errorf("connection to rank %d: %w", rank, err))`,
-		new: `	_ = fmt.Errorf("connection to rank %d: %w", rank, err)`,
+		old: `	g.cfg.Broken(rank, err)`,
+		new: `	_ = err`,
 	},
 }
 
