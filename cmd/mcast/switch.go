@@ -22,6 +22,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/session"
 	"github.com/torch-mcast/torch-mcast/internal/switchd"
 	"github.com/torch-mcast/torch-mcast/internal/transport/identity"
+	"github.com/torch-mcast/torch-mcast/internal/transport/netdev"
 )
 
 // switchCommand is the command line of `mcast switch`.
@@ -71,7 +72,7 @@ func (c *switchCommand) Run() error {
 	s, err := switchd.Start(switchd.Config{
 		Bind: c.Bind, Workers: c.Workers, Memory: int64(c.Memory), JobMemory: int64(c.JobMemory), Rate: float64(c.Rate),
 		Parent: c.Parent, FirstPort: c.DataPorts.first, LastPort: c.DataPorts.last, Secrets: secrets,
-		Jobs: c.Jobs, Members: c.Members, JoinTimeout: c.JoinTimeout, Log: log,
+		Jobs: c.Jobs, Members: c.Members, JoinTimeout: c.JoinTimeout, Log: log, Elsewhere: netdev.Elsewhere,
 	})
 	if err != nil {
 		return busy("bind", err)

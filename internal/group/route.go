@@ -26,10 +26,11 @@ type routeDriver struct {
 	streams fabric.Streams // once they are open
 	notice  uint32         // number of the latest that the router knows
 
-	attempts chan *attempt      // that are over; at most one is under way
-	cancel   context.CancelFunc // of the one under way, else nil
-	last     *attempt           // nil once what it has brought is the engine's, or closed
-	watched  *attempt           // whose loss the router wants to know, or nil
+	attempts chan *attempt            // that are over; at most one is under way
+	cancel   context.CancelFunc       // of the one under way, else nil
+	last     *attempt                 // nil once what it has brought is the engine's, or closed
+	watched  *attempt                 // whose loss the router wants to know, or nil
+	between  *collective.Disagreement // for which a switch was lost, to be reported
 }
 
 func newRouteDriver(g *Group, open func(context.Context) (fabric.Streams, error)) *routeDriver {
@@ -124,7 +125,7 @@ func (d *routeDriver) lost(err error) route.Event {
 	var refused *session.Error
 	if errors.As(err, &refused) && refused.Mismatch {
 		e.Mismatch = true
-		e.Text, e.Between = d.inCalls(refused)
+		e.Text, d.between = d.inCalls(refused)
 	}
 	return e
 }
@@ -158,7 +159,7 @@ func (d *routeDriver) carryOut(o route.Order) (route.Event, error) {
 	case route.Notify:
 		d.mesh.Notify(o.Epoch, o.Text)
 	case route.Report:
-		d.mesh.Report(&Fault{Kind: Mismatch, Rank: d.agreed.rank, Between: o.Between, Text: o.Text})
+		d.mesh.Report(&Fault{Kind: Mismatch, Rank: d.agreed.rank, Between: d.between, Text: o.Text})
 	case route.Join:
 		ctx, cancel := context.WithCancel(d.life)
 		d.cancel = cancel

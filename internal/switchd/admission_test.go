@@ -1,12 +1,15 @@
 package switchd
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"net"
 	"net/http/httptest"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -295,4 +298,19 @@ func TestPorts(t *testing.T) {
 		return
 	}
 	require.Fail(t, "no port lasts")
+}
+
+// TestResultsLeaveElsewhere: the switch says so of each member to which they do.
+func TestResultsLeaveElsewhere(t *testing.T) {
+	var log bytes.Buffer
+	s := start(t, Config{
+		Log:       slog.New(slog.NewTextHandler(&log, nil)),
+		Elsewhere: func(local, member netip.Addr) string { return fmt.Sprintf("from %v to %v by another", local, member) },
+	})
+	m, err := dial(t, s, session.Hello{Job: 1, Ranks: 2, Rank: 1, InGroup: new(6)})
+	require.NoError(t, err)
+	require.NoError(t, m.Close(nil))
+	require.NoError(t, s.Close())
+	require.Contains(t, log.String(), `level=WARN msg="results leave by another interface than members send to;`)
+	require.Contains(t, log.String(), `rank=6 why="from 127.0.0.1 to 127.0.0.1 by another"`)
 }

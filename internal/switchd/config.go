@@ -17,6 +17,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/netip"
 	"runtime"
 	"time"
 
@@ -52,6 +53,9 @@ type Config struct {
 	Chunk int
 	// Network is what the node reaches members and its parent over. Default: the kernel.
 	Network session.Network
+	// Elsewhere says that what goes from an address of this host to a member leaves by another interface than the one that has
+	// the address; empty: it does not. Default: nobody asks.
+	Elsewhere func(local, member netip.Addr) string
 	// Offload is for tests. Default: the best that there is.
 	Offload batch.Offload
 	// Log takes what happens to jobs. Default: nothing is logged.

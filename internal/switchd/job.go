@@ -153,6 +153,12 @@ func (j *job) serve(p *session.Peer) {
 		p.Refuse(j.whyEnded())
 		return
 	}
+	if ask := j.server.cfg.Elsewhere; ask != nil {
+		if text := ask(p.Local(), p.Remote()); text != "" {
+			j.server.cfg.Log.Warn("results leave by another interface than members send to; name the address of the one that they leave by (--bind), or mend the route",
+				"job", j.name, "rank", p.Named(), "why", text)
+		}
+	}
 	ctx, joined := context.WithCancel(context.Background())
 	j.server.sessions.Go(func() { j.closeUnlessJoined(ctx, p) })
 	m, err := j.open(p)

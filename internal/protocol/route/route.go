@@ -9,11 +9,7 @@
 // The words are in docs/GLOSSARY.md.
 package route
 
-import (
-	"time"
-
-	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
-)
+import "time"
 
 // Event is what has happened. Those that answer an order come once it was carried out; the others
 // may come at any time.
@@ -48,7 +44,6 @@ type (
 		Epoch    uint32
 		Text     string
 		Mismatch bool
-		Between  *collective.Disagreement // of a Mismatch; nil: only the text tells
 	}
 	// Stopped answers Stop with what other ranks must know to finish directly.
 	Stopped struct{ Record []byte }
@@ -71,10 +66,7 @@ type (
 		Text  string
 	}
 	// Report ends the group: ranks called different things.
-	Report struct {
-		Text    string
-		Between *collective.Disagreement
-	}
+	Report struct{ Text string }
 )
 
 // Orders to the session with a switch.

@@ -295,7 +295,7 @@ func (r *Router) endEpoch() {
 func (r *Router) lose() {
 	if r.lost.Mismatch {
 		r.state = failing
-		r.order(Report{r.lost.Text, r.lost.Between})
+		r.order(Report{r.lost.Text})
 		return
 	}
 	r.state = losing

@@ -74,7 +74,7 @@ func (w *world) do(t *testing.T, words []string) {
 		w.ranks[number(1)].cut(w.switches[number(2)])
 	case "mismatch":
 		r := w.ranks[number(1)]
-		r.lose(r.using.sessions[r.number], Lost{r.using.epoch, strings.Join(words[2:], " "), true, nil})
+		r.lose(r.using.sessions[r.number], Lost{r.using.epoch, strings.Join(words[2:], " "), true})
 	case "reduce":
 		w.log("through the switch: %t", w.reduce())
 	default:

@@ -324,8 +324,7 @@ func text(v any) string {
 		}
 		return s
 	}
-	fields := strings.ReplaceAll(fmt.Sprintf("%+v", v), " Between:<nil>", "") // most have none
-	return strings.TrimSuffix(s+" "+strings.TrimSuffix(strings.TrimPrefix(fields, "{"), "}"), " ")
+	return strings.TrimSuffix(s+" "+strings.TrimSuffix(strings.TrimPrefix(fmt.Sprintf("%+v", v), "{"), "}"), " ")
 }
 
 type event struct {

@@ -43,6 +43,31 @@ func otherHop(to, from netip.Addr, ifi *net.Interface) int {
 	return 0
 }
 
+// Elsewhere says that what goes from an address of this host to another host leaves by another interface than the one that
+// has the address; empty: it does not, or nobody knows.
+func Elsewhere(from, to netip.Addr) string {
+	if from.IsLoopback() || to.IsLoopback() {
+		return ""
+	}
+	route, err := RouteTo(to, from)
+	all, _ := net.Interfaces() // none: nobody knows
+	i := slices.IndexFunc(all, func(ifi net.Interface) bool { return has(&ifi, from) })
+	if err != nil || route.Own || i < 0 || HoldsOnly(&all[i]) || route.Index == all[i].Index {
+		return ""
+	}
+	return fmt.Sprintf("what goes from %v to %v leaves by %s, and %s has %v (ip route get %v from %v)",
+		from, to, nameOf(route.Index), all[i].Name, from, to, from)
+}
+
+// has reports whether an address is one of an interface's.
+func has(ifi *net.Interface, addr netip.Addr) bool {
+	addrs, _ := ifi.Addrs() // it went away just now: it has none
+	return slices.ContainsFunc(addrs, func(a net.Addr) bool {
+		p, err := netip.ParsePrefix(a.String())
+		return err == nil && p.Addr().Unmap() == addr.Unmap().WithZone("")
+	})
+}
+
 // hops returns the interfaces of a route's next hops.
 func hops(r *netlink.Route) (all []int) {
 	if r.LinkIndex != 0 || len(r.MultiPath) == 0 {

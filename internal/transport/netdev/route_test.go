@@ -73,6 +73,16 @@ func TestBind(t *testing.T) {
 			require.Equal(t, c.name == "vb", Crossed(ifi), c.name)
 		}
 	})
+	n.Do(func() {
+		for from, want := range map[string]string{
+			"10.1.0.1":  "",
+			"10.1.0.2":  "what goes from 10.1.0.2 to 10.1.0.9 leaves by va, and vb has 10.1.0.2 (ip route get 10.1.0.9 from 10.1.0.2)",
+			"127.0.0.1": "", "10.9.9.9": "",
+		} {
+			require.Equal(t, want, Elsewhere(netip.MustParseAddr(from), to), from)
+		}
+		require.Empty(t, Elsewhere(netip.MustParseAddr("10.1.0.2"), netip.MustParseAddr("10.1.0.1")), "to this host")
+	})
 	n.IP(t, "route add 10.2.0.0/24 dev va")
 	n.Do(func() {
 		vb, err := net.InterfaceByName("vb")
