@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys"
 )
 
 // TestMismatchOf: who disagrees about what, of what has fields and of what has none.
@@ -38,6 +39,15 @@ func TestPathOf(t *testing.T) {
 		g.cannotConnect(&absentError{12, fmt.Errorf("cannot be reached at 10.0.0.1:1: %w", &TimeoutError{"MCAST_TIMEOUT", time.Second})})))
 	require.True(t, ok)
 	require.Equal(t, [2]int{3, 12}, [2]int{from, to})
+	narrow := &probed{from: 5, to: 12}
+	for i, err := range []error{
+		g.stalled(12, &sys.StallError{For: time.Second}),
+		narrow.fault("too narrow"),
+	} {
+		from, to, ok := PathOf(err)
+		require.True(t, ok)
+		require.Equal(t, [2]int{3 + 2*i, 12}, [2]int{from, to}, err)
+	}
 	_, _, ok = PathOf(&Fault{Kind: Dead, Rank: 12, From: 3})
 	require.False(t, ok)
 }

@@ -33,6 +33,7 @@ func TestGathering(t *testing.T) {
 	var fault *Fault
 	require.ErrorAs(t, err, &fault)
 	require.Equal(t, Path, fault.Kind)
+	require.Equal(t, deaf.deaf[0], [2]int{fault.From, fault.Rank})
 	require.Contains(t, fault.Text, "MCAST_MULTICAST=require, but multicast does not pass from host a (10.0.0.1), rank 0; a switch that snoops IGMP")
 }
 

@@ -425,7 +425,7 @@ func (g *Group) broken(rank int, err error) {
 	case errors.As(err, &fault):
 		g.mesh.Report(fault)
 	case errors.As(err, &stall):
-		g.mesh.Report(&Fault{Kind: mesh.Path, From: g.agreed.rank, Rank: rank, Text: g.stalled(rank, stall)})
+		g.mesh.Report(g.stalled(rank, stall))
 	case rank >= 0:
 		g.mesh.Lost(rank, err)
 	default:

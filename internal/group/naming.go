@@ -33,7 +33,7 @@ func (m *members) inRanks(err error) error {
 	case errors.As(err, &broken):
 		return &direct.BrokenError{Rank: m.rank(broken.Rank), Err: m.inRanks(broken.Err)}
 	case errors.As(err, &peer):
-		return fmt.Errorf("rank %d: %w", m.rank(peer.Peer), peer.Err)
+		return fmt.Errorf("connection to rank %d: %w", m.rank(peer.Peer), peer.Err)
 	}
 	return err
 }

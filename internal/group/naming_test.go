@@ -40,7 +40,7 @@ func TestErrorsNameRanks(t *testing.T) {
 	require.ErrorIs(t, err, io.EOF)
 
 	err = m.inRanks(fmt.Errorf("udp: %w", &fabric.PeerError{Peer: 2, Err: io.EOF}))
-	require.EqualError(t, err, "rank 9: EOF")
+	require.EqualError(t, err, "connection to rank 9: EOF")
 	require.ErrorIs(t, err, io.EOF)
 	require.NoError(t, m.inRanks(nil))
 	require.Equal(t, -1, m.rank(-1))

@@ -113,7 +113,10 @@ func openProbed(ctx context.Context, l *lobby, a *agreement, by datagrams, o *ud
 	a.narrowToColumn(o)
 	ring := topology.Graph{Rank: o.Rank, Size: o.Size, Order: topology.NewOrder(a.ring)}
 	o.Left, o.Right = ring.Left(), ring.Right()
-	open := func() (fabric.Gather, error) { return by.Gather(o, a.column.conns(conns)) }
+	open := func() (fabric.Gather, error) {
+		g, err := by.Gather(o, a.column.conns(conns))
+		return g, a.column.inRanks(err)
+	}
 	gather, err := whenThere(ctx, l, "multicast", open)
 	if err != nil && travels.by == byUnicast && !o.Unicast {
 		o.Unicast = true // nobody multicasts: why this rank cannot has been told to all
@@ -121,7 +124,7 @@ func openProbed(ctx context.Context, l *lobby, a *agreement, by datagrams, o *ud
 	}
 	if err != nil {
 		closeAll(conns)
-		return nil, a.column.inRanks(err)
+		return nil, err
 	}
 	registers, _ := gather.(fabric.Registers)
 	if a.settings.Loss > 0 {
@@ -245,10 +248,9 @@ func (a *agreement) adapt(o *udp.Options, paths *probed) (found []warning, err e
 		chunk := o.ChunkFor(paths.packet)
 		switch {
 		case paths.packet < leastPacket:
-			return nil, &Fault{Kind: Path, From: paths.from, Rank: paths.to, Text: text}
+			return nil, paths.fault(text)
 		case o.Chunk > 0:
-			return nil, &Fault{Kind: Path, From: paths.from, Rank: paths.to, Text: fmt.Sprintf(
-				"MCAST_CHUNK=%d is too large: %s; or set MCAST_CHUNK to %d at most", o.Chunk, text, chunk)}
+			return nil, paths.fault(fmt.Sprintf("MCAST_CHUNK=%d is too large: %s; or set MCAST_CHUNK to %d at most", o.Chunk, text, chunk))
 		}
 		found = append(found, warning{"narrow path", fmt.Sprintf("%s; until then chunks have %d bytes", text, chunk)})
 	}
@@ -275,9 +277,12 @@ func openStreams(
 		return nil, err
 	}
 	o := &tcp.Options{Rank: a.column.own, Size: a.column.size(), Stall: stallFor(a.settings.Timeout), DSCP: a.settings.Mark()}
-	s, err := whenThere(ctx, l, "reductions", func() (fabric.Streams, error) { return open(o, a.column.conns(conns)) })
+	s, err := whenThere(ctx, l, "reductions", func() (fabric.Streams, error) {
+		s, err := open(o, a.column.conns(conns))
+		return s, a.column.inRanks(err)
+	})
 	if err != nil {
 		closeAll(conns)
 	}
-	return s, a.column.inRanks(err)
+	return s, err
 }

@@ -34,9 +34,13 @@ func (g *Group) cannotConnect(absent *absentError) *Fault {
 		"rank %d cannot connect to rank %d, though it answers: %v", g.agreed.rank, absent.rank, absent.err)}
 }
 
-// stalled says what a connection to a rank that stalls means to whoever has to mend it. The mesh
+// stalled is the fault of a connection to a rank that stalls, and says what that means to whoever has to mend it. The mesh
 // has found no rank dead, so it is the path that does not carry what it should.
-func (g *Group) stalled(rank int, e *sys.StallError) string {
+func (g *Group) stalled(rank int, e *sys.StallError) *Fault {
+	return &Fault{Kind: Path, From: g.agreed.rank, Rank: rank, Text: g.stalledText(rank, e)}
+}
+
+func (g *Group) stalledText(rank int, e *sys.StallError) string {
 	text := fmt.Sprintf("data from rank %d do not reach rank %d, though it answers: %v", g.agreed.rank, rank, e)
 	if e.RDMA {
 		return text + "; a firewall drops RoCE (UDP port 4791), or the path's MTU is smaller than the devices' (ibv_devinfo: active_mtu)"

@@ -73,6 +73,11 @@ func (c *probed) warnings() []warning {
 	return []warning{{noMulticast, c.unheard() + ": Allgather and Broadcast go from rank to rank over TCP, as fast as a ring; " + c.remedy()}}
 }
 
+// fault is that of a path that carries too little, with words about it.
+func (c *probed) fault(text string) *Fault {
+	return &Fault{Kind: Path, From: c.from, Rank: c.to, Text: text}
+}
+
 // unheard says between which ranks multicast does not pass.
 func (c *probed) unheard() string { return unheardText(c.deaf, c.ranks) }
 

@@ -98,7 +98,7 @@ func (r *refusal) answer() []byte {
 // readRefusal is the refusal that has come.
 func readRefusal(part []byte) error {
 	var r refusal
-	if err := json.Unmarshal(part, &r); err != nil {
+	if err := json.Unmarshal(part, &r); err != nil || r.Text == "" {
 		return &refusal{Text: fmt.Sprintf("rendezvous: rank 0 is of another release, and says %q", part)}
 	}
 	return &r

@@ -133,8 +133,8 @@ func (d *routeDriver) lost(err error) route.Event {
 // inCalls has a switch's word that two ranks disagree, which it gives in terms of steps, say what this rank has
 // called, if it is one of the two.
 func (d *routeDriver) inCalls(said *session.Error) (text string, between *collective.Disagreement) {
-	if said.Between == nil {
-		return said.Text, nil
+	if said.Between == nil || slices.Min(said.Between.Ranks[:]) < 0 {
+		return said.Text, said.Between // the switch knows of one only what is below another switch
 	}
 	ranks := said.Between.Ranks
 	own := slices.Index(ranks[:], d.agreed.rank)

@@ -133,7 +133,7 @@ func (p *Peer) Next() (Below, error) {
 	case n.Kind == bye:
 		return Below{}, ErrClosed
 	case n.Kind == failed:
-		return Below{}, &Error{Text: n.Text}
+		return Below{}, errorOf(n.Text, n.Cause)
 	}
 	return Below{}, fmt.Errorf("a note of kind %q", n.Kind)
 }
@@ -153,6 +153,14 @@ func (p *Peer) Fail(e *Error) error {
 
 // Close ends the session; what the member was told before still arrives.
 func (p *Peer) Close() { p.line.close() }
+
+// Name is what people call the member: the rank in its group, or where the node is.
+func (p *Peer) Name() string {
+	if p.Child {
+		return NodeAt(p.Remote())
+	}
+	return fmt.Sprintf("rank %d", p.Named())
+}
 
 // Head returns the length of what precedes a payload in a datagram: header and tag, in bytes.
 func (p *Peer) Head() int {

@@ -330,6 +330,9 @@ func (s *Session) Close(why error) error {
 	last := note{Kind: bye}
 	if why != nil {
 		last = note{Kind: failed, Text: why.Error()}
+		if e, ok := errors.AsType[*Error](why); ok {
+			last.Cause = e.cause()
+		}
 	}
 	s.mu.Lock()
 	ended := s.err != nil

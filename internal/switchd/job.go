@@ -83,7 +83,7 @@ func (j *job) admit(p *session.Peer) error {
 		return refuse(stale, "epoch %d of the job is over, epoch %d has begun", p.Epoch, j.epoch)
 	}
 	if mine, theirs := mode(p.Ranks, p.Reproducible, p.Encrypt), mode(j.ranks, j.reproducible, j.encrypt); mine != theirs {
-		return refuse(mismatched, "rank %d joins with %s, others with %s", p.Named(), mine, theirs)
+		return refuse(mismatched, "%s joins with %s, others with %s", p.Name(), mine, theirs)
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -104,7 +104,7 @@ func (j *job) reserve(p *session.Peer, ranks, inGroup []int) error {
 	seen := make(map[int]bool, len(ranks))
 	for i, r := range ranks {
 		if r < 0 || r >= j.ranks || seen[r] || inGroup[i] < 0 || inGroup[i] >= session.MaxRanks {
-			return refuse(mismatched, "rank %d of %d, or twice", inGroup[i], j.ranks)
+			return refuse(mismatched, "place %d of %d for rank %d of the group: it is no place, or is there twice, or that is no rank", r, j.ranks, inGroup[i])
 		}
 		seen[r] = true
 		if other := j.reserved[r]; other != nil && other != p {
@@ -156,7 +156,7 @@ func (j *job) serve(p *session.Peer) {
 	if ask := j.server.cfg.Elsewhere; ask != nil {
 		if text := ask(p.Local(), p.Remote()); text != "" {
 			j.server.cfg.Log.Warn("results leave by another interface than members send to; name the address of the one that they leave by (--bind), or mend the route",
-				"job", j.name, "rank", p.Named(), "why", text)
+				"job", j.name, "member", p.Name(), "why", text)
 		}
 	}
 	ctx, joined := context.WithCancel(context.Background())
@@ -167,7 +167,7 @@ func (j *job) serve(p *session.Peer) {
 	}
 	joined()
 	if err != nil {
-		j.server.cfg.Log.Info("refused", "job", j.name, "rank", p.Named(), "from", p.Remote().String(), "error", err)
+		j.server.cfg.Log.Info("refused", "job", j.name, "member", p.Name(), "from", p.Remote().String(), "error", err)
 		p.Refuse(asError(err))
 		m.close()
 		j.unreserve(p)
@@ -346,7 +346,7 @@ func (j *job) leave(m *member, err error) {
 	case errors.Is(err, session.ErrClosed):
 		j.end(&session.Error{Text: fmt.Sprintf("%v left before all ranks were there", m)})
 	case errors.As(err, &why):
-		j.end(&session.Error{Text: fmt.Sprintf("%v left: %s", m, why.Text)})
+		j.end(&session.Error{Text: fmt.Sprintf("%v left: %s", m, why.Text), Mismatch: why.Mismatch, Between: why.Between})
 	default:
 		j.end(&session.Error{Text: fmt.Sprintf("%v is gone: %v", m, err)})
 	}
@@ -396,18 +396,11 @@ func (j *job) fail(err error) {
 
 // disagree says which ranks a mismatch is between. j.mu is held.
 func (j *job) disagree(e *innetwork.MemberMismatchError) *session.Error {
-	rank := func(place int) int {
-		if r, ok := j.inGroup[place]; ok {
-			return r
-		}
-		return place
-	}
-	var d collective.Disagreement
+	d := collective.Disagreement{What: e.What}
 	for i, number := range e.Members {
 		m := j.members[number]
-		d.What[i] = e.What[i].In(rank)
-		if d.Ranks[i] = -1; !m.peer.Child {
-			d.Ranks[i] = m.peer.Named()
+		if d.Ranks[i] = -1; len(m.ranks) == 1 { // else it is one of those below another node
+			d.Ranks[i] = m.inGroup[m.ranks[0]]
 		}
 	}
 	a, b := j.members[e.Members[0]], j.members[e.Members[1]]
@@ -452,7 +445,7 @@ func (j *job) end(why *session.Error) {
 	if j.parent != nil {
 		var text error
 		if why != nil {
-			text = errors.New(strings.TrimSuffix(why.Text, "."))
+			text = &session.Error{Text: strings.TrimSuffix(why.Text, "."), Mismatch: why.Mismatch, Between: why.Between}
 		}
 		<-j.probed               // soon: j.cancel ends the probe, which reads the sockets that Close closes
 		_ = j.parent.Close(text) // it is gone in any case

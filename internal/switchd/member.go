@@ -19,7 +19,7 @@ type member struct {
 
 func (m *member) String() string {
 	if !m.peer.Child {
-		return fmt.Sprintf("rank %d", m.peer.Named())
+		return m.peer.Name()
 	}
 	return fmt.Sprintf("the switch at %v, with ranks %s,", m.peer.Remote(), list(named(m.ranks, m.inGroup)))
 }

@@ -153,7 +153,7 @@ func (s *Server) serve(conn net.Conn) {
 	}
 	j, err := s.admit(p)
 	if err != nil {
-		s.cfg.Log.Info("refused", "job", jobName(p), "rank", p.Named(), "from", p.Remote().String(), "error", err)
+		s.cfg.Log.Info("refused", "job", jobName(p), "member", p.Name(), "from", p.Remote().String(), "error", err)
 		p.Refuse(asError(err))
 		return
 	}

@@ -1,6 +1,7 @@
 package world
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -116,10 +117,10 @@ func (g *memoryGather) Control(to int, m *wire.Control, payload []byte) bool {
 	case g.broken[to] != nil:
 		return true
 	case !slices.Contains(g.boxed, to):
-		g.fail(to, fmt.Errorf("shm: rank %d has no mailbox for rank %d", g.member, to))
+		g.fail(to, errors.New("shm: there is no mailbox for it"))
 		return true
 	case m.Payload() > 0 || len(payload) > 0:
-		g.fail(to, fmt.Errorf("shm: %v with a payload for rank %d", m.Kind, to))
+		g.fail(to, fmt.Errorf("shm: %v with a payload for it", m.Kind))
 		return true
 	}
 	b := &g.boxes[g.member][to]

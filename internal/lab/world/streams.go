@@ -78,7 +78,7 @@ func (p *flow) fail(rank int, err error) {
 	case errors.As(err, &stall):
 		p.err = err
 	default:
-		p.err = fmt.Errorf("tcp: stream of rank %d: %w", rank, err)
+		p.err = fmt.Errorf("tcp: %w", err)
 	}
 }
 

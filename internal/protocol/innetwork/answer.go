@@ -1,7 +1,8 @@
 package innetwork
 
 import (
-	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
+	"fmt"
+
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
 )
@@ -264,7 +265,7 @@ func (s *Stage) missingOf(member int) wire.SlotSet {
 }
 
 // describe says what a contribution is.
-func describe(h *wire.Slot, elements int) collective.Text {
-	return collective.Textf("a reduction (%s), with %d elements for rank %d in a slot of an operation of digest %#x",
-		reduce.Words(reduce.Type(h.Type), reduce.Op(h.Op), h.Factor), elements, collective.Place(h.Owner), h.Shape)
+func describe(h *wire.Slot, elements int) string {
+	return fmt.Sprintf("a reduction (%s), with %d elements for place %d in a slot of an operation of digest %#x",
+		reduce.Words(reduce.Type(h.Type), reduce.Op(h.Op), h.Factor), elements, h.Owner, h.Shape)
 }

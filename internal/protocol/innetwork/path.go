@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 )
 
@@ -28,12 +27,12 @@ func repeatAfter(repeats int) Time {
 // MemberMismatchError says that two members of a node called different things.
 type MemberMismatchError struct {
 	Members [2]int // their numbers at the node
-	What    [2]collective.Text
+	What    [2]string
 }
 
 // Error names both by their numbers.
 func (e *MemberMismatchError) Error() string {
-	return fmt.Sprintf("members disagree: member %d called %v, member %d %v", e.Members[0], e.What[0], e.Members[1], e.What[1])
+	return fmt.Sprintf("members disagree: member %d called %s, member %d %s", e.Members[0], e.What[0], e.Members[1], e.What[1])
 }
 
 // PathError says that datagrams with elements do not pass between a node and a member, although

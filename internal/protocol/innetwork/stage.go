@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
 )
@@ -440,7 +439,7 @@ func (s *Stage) queue(n uint32) {
 
 func (s *Stage) mismatch(sl *slot, member int, h *wire.Slot, elements int) error {
 	return &MemberMismatchError{
-		Members: [2]int{int(sl.head.Member), member}, What: [2]collective.Text{describe(&sl.head, sl.elements), describe(h, elements)},
+		Members: [2]int{int(sl.head.Member), member}, What: [2]string{describe(&sl.head, sl.elements), describe(h, elements)},
 	}
 }
 

@@ -363,6 +363,8 @@ func TestRecordsThatDiffer(t *testing.T) {
 			var m *collective.MismatchError
 			require.ErrorAs(t, l.Resume([][]byte{one, two}), &m)
 			assert.Contains(t, m.Error(), want)
+			assert.Equal(t, [2]int{0, 1}, m.Who, "whichever rank finds it")
+			assert.Contains(t, m.What[0].String(), "20 bytes")
 		}
 	}
 	c, three := stop(0, 5, 0)

@@ -74,7 +74,7 @@ func (l *Lane) Resume(records [][]byte) error {
 // anything. An operation that is done anywhere is such a one.
 func (l *Lane) missing(all []record, number uint32) ([][]collective.Range, error) {
 	var first *entry
-	whole := true
+	holder, whole := 0, true // whose first is
 	need := make([][]collective.Range, len(all))
 	for r := range all {
 		e := all[r].find(number)
@@ -82,11 +82,11 @@ func (l *Lane) missing(all []record, number uint32) ([][]collective.Range, error
 			return nil, nil
 		}
 		if e != nil && first == nil {
-			first = e
+			first, holder = e, r
 		}
 		if e != nil && (e.bytes != first.bytes || e.to != first.to) {
 			return nil, &collective.MismatchError{
-				Who: [2]int{l.rank, r},
+				Who: [2]int{holder, r},
 				What: [2]collective.Text{
 					collective.Textf("%v number %d, %d bytes a shard", collective.TargetText(first.to), number, first.bytes),
 					collective.Textf("%v of %d bytes", collective.TargetText(e.to), e.bytes),

@@ -155,7 +155,7 @@ func TestBrokenNamesRankAndCause(t *testing.T) {
 		"garbage":        {make([]byte, wire.ControlSize), wire.ErrVersion, "00 00 00"},
 		"unknown kind":   {append([]byte{99}, whole[1:]...), wire.ErrField, fmt.Sprintf("63 %x3 00", wire.Version)},
 		"huge repair":    {encode(&wire.Control{Kind: wire.Repair, Collective: wire.Allgather, Bytes: 1 << 30}), wire.ErrField, ""},
-		"large repair":   {encode(&wire.Control{Kind: wire.Repair, Collective: wire.Allgather, Bytes: 2048}), nil, "2048 bytes of payload: want a root below 2 and at most 1024 bytes"},
+		"large repair":   {encode(&wire.Control{Kind: wire.Repair, Collective: wire.Allgather, Bytes: 2048}), nil, "with 2048 bytes of payload: want a root that there is, and at most 1024 bytes"},
 		"no such root":   {encode(&wire.Control{Kind: wire.Credit, Collective: wire.Allgather, Root: 2}), nil, "root 2"},
 	} {
 		t.Run(name, func(t *testing.T) {
