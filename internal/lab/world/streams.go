@@ -61,7 +61,7 @@ func (t *streams) Send(to int, b []byte) int {
 	}
 	n, err := p.end.give(append([]byte(nil), b...))
 	if err != nil {
-		p.fail(to, err)
+		p.fail(err)
 		return 0
 	}
 	t.sent.Add(uint64(n))
@@ -69,7 +69,7 @@ func (t *streams) Send(to int, b []byte) int {
 }
 
 // fail keeps the first error.
-func (p *flow) fail(rank int, err error) {
+func (p *flow) fail(err error) {
 	var stall *sys.StallError
 	switch {
 	case p.err != nil:
@@ -94,7 +94,7 @@ func (t *streams) Peek(from, limit int) []byte {
 			t.received.Add(uint64(len(b)))
 		}
 		if err != nil {
-			p.fail(from, err)
+			p.fail(err)
 		}
 	}
 	return p.in[:min(len(p.in), limit)]
@@ -130,12 +130,12 @@ func (t *streams) Sleep(d time.Duration) {
 		t.looked = now
 		t.host.world.mu.Lock()
 		defer t.host.world.mu.Unlock()
-		for rank, p := range t.peers {
+		for _, p := range t.peers {
 			if p == nil || p.err != nil {
 				continue
 			}
 			if stall := p.end.stalled(t.o.Stall); stall != nil {
-				p.fail(rank, stall)
+				p.fail(stall)
 			}
 		}
 	}
