@@ -7,9 +7,6 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
 )
 
-// Version is that of the frames: from 2 on a fault has fields.
-const Version = 2
-
 // FaultKind says why a communicator ended.
 type FaultKind uint8
 

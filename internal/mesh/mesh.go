@@ -41,6 +41,9 @@ const (
 	answer
 )
 
+// Version is that of the frames: from 2 on a fault has fields.
+const Version = 2
+
 const (
 	frameHead  = 8
 	maxPayload = 1 << 24
