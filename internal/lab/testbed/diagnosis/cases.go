@@ -26,6 +26,7 @@ type Case struct {
 	Also   []string     // findings of the same hosts that may be there as well
 	Spec   testbed.Spec // zero: usual
 	Quick  bool         // `go test -tags links` tries it; all are recorded
+	Tool   string       // a program that it takes, beside ip
 
 	network bool // it is nobody's host's
 	hosts   func(t *Trial) []string
@@ -98,7 +99,7 @@ var paths = []Case{
 			return t.shell(strings.TrimSuffix(t.place(), t.name(t.Host))+"net", drop("netdev", "ingress device leaf1-spine0",
 				"ip protocol != igmp numgen random mod 100 < 5"))
 		}},
-	{Name: "firewall on TCP", Made: OnNetwork, Rules: []string{"unreachable"}, Remedy: "nft list ruleset",
+	{Name: "firewall on TCP", Tool: "nft", Made: OnNetwork, Rules: []string{"unreachable"}, Remedy: "nft list ruleset",
 		inject: loses(testbed.Loss{Share: 1, At: "in", Protocol: "tcp"})},
 	{Name: "firewall on TCP of two", Made: OnNetwork, Rules: []string{"unreachable"}, Remedy: "let TCP pass", hosts: both,
 		Also: seen,
@@ -108,7 +109,7 @@ var paths = []Case{
 	{Name: "firewall on UDP", Made: OnNetwork, Rules: []string{"udp-stopped"}, Remedy: "let UDP pass",
 		Also:   seen,
 		inject: loses(testbed.Loss{Share: 1, At: "in", Protocol: "udp"})},
-	{Name: "firewall on one UDP flow", Made: OnNetwork, Rules: []string{"flow-stopped"}, Remedy: "nft list ruleset",
+	{Name: "firewall on one UDP flow", Tool: "nft", Made: OnNetwork, Rules: []string{"flow-stopped"}, Remedy: "nft list ruleset",
 		inject: func(t *Trial) error {
 			// One of eight ports in a row, none of them a group's.
 			return t.shell(t.place(), drop("netdev", "ingress device eth0", "ip daddr != 224.0.0.0/4 udp sport & 7 == 3"))
@@ -146,9 +147,9 @@ var multicast = []Case{
 		inject: func(t *Trial) error {
 			return t.Bed.SetLosses(testbed.Loss{Share: 1, At: "out", Protocol: "udp", Cast: "multicast"})
 		}},
-	{Name: "storm control at one port", Made: OnNetwork, Rules: []string{"multicast-limited"}, Remedy: "storm control", Quick: true,
+	{Name: "storm control at one port", Tool: "nft", Made: OnNetwork, Rules: []string{"multicast-limited"}, Remedy: "storm control", Quick: true,
 		inject: func(t *Trial) error { return t.limit(t.Host) }},
-	{Name: "storm control", Made: OnNetwork, Rules: []string{"multicast-limited"}, Remedy: "storm control", network: true,
+	{Name: "storm control", Tool: "nft", Made: OnNetwork, Rules: []string{"multicast-limited"}, Remedy: "storm control", network: true,
 		inject: func(t *Trial) error { return t.limit(0, 1, 2, 3) }},
 	{Name: "no querier", Made: OnNetwork, Rules: []string{"no-querier"}, Remedy: "mcast_querier 1", network: true,
 		inject: func(t *Trial) error {
@@ -156,7 +157,7 @@ var multicast = []Case{
 		}},
 	{Name: "switch forgot a host", Made: OnNetwork, Rules: []string{"no-multicast"}, Remedy: "IGMP snooping",
 		inject: func(t *Trial) error { return t.Bed.SetAged(t.place(), true) }},
-	{Name: "the host's own firewall", Made: OnHost, Rules: []string{"firewall-drops"}, Remedy: "nft insert rule",
+	{Name: "the host's own firewall", Tool: "nft", Made: OnHost, Rules: []string{"firewall-drops"}, Remedy: "nft insert rule",
 		Also:   []string{"no-multicast", "self-test"},
 		inject: func(t *Trial) error { return t.shell(t.place(), drop("inet", "input", "ip daddr 239.0.0.0/8")) }},
 	{Name: "IGMP of version 1", Made: OnHost, Rules: []string{"igmp-forced"}, Remedy: "force_igmp_version=0",
