@@ -72,7 +72,7 @@ func parentOf(root fs.FS, proc string) string {
 	return ""
 }
 
-// upward returns the folders that are there, from a group's to that of what is mounted.
+// upward returns the folders that exist, from a group's own up to the mount point.
 func upward(root fs.FS, mount, group string) (folders []string) {
 	for at := path.Clean("/" + group); ; at = path.Dir(at) {
 		folder := path.Join(mount, at)

@@ -10,7 +10,7 @@ import (
 // Memory is the limit of memory that leaves the least. The zero value is none.
 type Memory struct {
 	Limit int    // bytes that are allowed; 0: any number
-	Left  int    // bytes that may still be taken, without what is given back
+	Left  int    // bytes that may still be taken; memory that the kernel can give back counts as free
 	By    string // the folder of the control group, below the root
 }
 

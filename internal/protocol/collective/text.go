@@ -20,8 +20,8 @@ func (Place) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte(mark)) }
 
 // Text is words about members. Their names come last, of who shows them.
 type Text struct {
-	Words  string  `json:"words"`
-	Places []Place `json:"places,omitempty"`
+	Words  string
+	Places []Place
 }
 
 // Textf is fmt.Sprintf with arguments that may be a Place or a Text.

@@ -20,7 +20,6 @@ const ringSize = 256 << 10
 // stream is the connection to one rank. What arrived lies in a ring, between
 // the counts of bytes consumed and received.
 type stream struct {
-	rank     int
 	line     record.Line
 	ring     []byte
 	received uint64

@@ -72,7 +72,7 @@ func (t *Streams) open(o *Options) (err error) {
 		if err != nil {
 			return &fabric.PeerError{Peer: rank, Err: fmt.Errorf("tcp: %w", err)}
 		}
-		t.streams[rank] = &stream{rank: rank, line: line, ring: make([]byte, ringSize), readable: true, writable: true}
+		t.streams[rank] = &stream{line: line, ring: make([]byte, ringSize), readable: true, writable: true}
 		if err := t.poller.Watch(line.FD, rank, unix.EPOLLIN|unix.EPOLLOUT|unix.EPOLLRDHUP|unix.EPOLLET); err != nil {
 			return err
 		}

@@ -92,14 +92,14 @@ var paths = []Case{
 		Also: []string{"slow-path"}, inject: func(t *Trial) error {
 			return t.Bed.SetLoss(t.place(), testbed.Loss{Share: 0.05, At: "in", Peer: t.Bed.Hosts()[t.other()].Addr})
 		}},
-	{Name: "lossy uplink", Made: OnNetwork, Rules: []string{"lossy-path"}, Remedy: "switch port", Also: []string{"slow-path"},
+	{Name: "lossy uplink", Tool: "nft", Made: OnNetwork, Rules: []string{"lossy-path"}, Remedy: "switch port", Also: []string{"slow-path"},
 		Spec:  testbed.Spec{Hosts: 6, Leaves: 2, Spines: 1, Rate: 100e6},
 		hosts: func(*Trial) []string { return []string{"h3", "h4", "h5"} },
 		inject: func(t *Trial) error {
 			return t.shell(strings.TrimSuffix(t.place(), t.name(t.Host))+"net", drop("netdev", "ingress device leaf1-spine0",
 				"ip protocol != igmp numgen random mod 100 < 5"))
 		}},
-	{Name: "firewall on TCP", Tool: "nft", Made: OnNetwork, Rules: []string{"unreachable"}, Remedy: "nft list ruleset",
+	{Name: "firewall on TCP", Made: OnNetwork, Rules: []string{"unreachable"}, Remedy: "nft list ruleset",
 		inject: loses(testbed.Loss{Share: 1, At: "in", Protocol: "tcp"})},
 	{Name: "firewall on TCP of two", Made: OnNetwork, Rules: []string{"unreachable"}, Remedy: "let TCP pass", hosts: both,
 		Also: seen,
