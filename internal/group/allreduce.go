@@ -58,17 +58,14 @@ func (g *Group) startAllreduce(send, recv []byte, t reduce.Type, op reduce.Op, f
 	a := newAllreduce(send, recv, t.Size(), g.agreed.size, max(leastSegments, maxSegments/max(1, g.agreed.gatherSteps()/stepsOfSegments)))
 	g.posting.Lock()
 	defer g.posting.Unlock()
-	gather, reduce := g.agreed.stepsOfAllreduce(a.segments, t.Size())
+	gather, reduce := g.composer.stepsOfAllreduce(a.segments, t.Size())
 	if g.full(overlap.Gather, gather) || g.full(overlap.Reduce, reduce) {
 		return nil, engine.ErrBusy // all of them are posted, or none
 	}
 	parts := 1 + 2*len(a.segments)
 	joint := engine.NewJoint(parts, a.finish)
 	joint.Book(g.books.of(allreduceKind, len(send)))
-	w := &Work{Work: joint.Work, lane: g.lanes[overlap.Gather]}
-	if g.node != nil {
-		w.lane = g.node.lanes[overlap.Gather]
-	}
+	w := &Work{Work: joint.Work, lane: g.levels[len(g.levels)-1].lanes[overlap.Gather]}
 	announced, err := g.announce(newCall(t, op, factor, len(send)), func(err error) {
 		a.disagree = err
 		joint.Ended()
@@ -76,7 +73,7 @@ func (g *Group) startAllreduce(send, recv []byte, t reduce.Type, op reduce.Op, f
 	if err != nil {
 		return nil, err
 	}
-	defer g.wakeAgents()
+	defer g.composer.wakeAgents()
 	sums, gathers, err := g.startSegments(a.segments, collective.Op{Type: t, Reduction: op, Factor: factor}, joint.Ended)
 	a.refused = err // the group has failed: until what was posted has too, it may use the buffers
 	posted := append([]*engine.Work{announced}, gathers...)
@@ -91,33 +88,6 @@ func (g *Group) startAllreduce(send, recv []byte, t reduce.Type, op reduce.Op, f
 	return w, nil
 }
 
-// stepsOfAllreduce returns what an Allreduce posts to the lanes of both classes, of elements of a size. Before its
-// segments, ranks tell each other what they called.
-func (a *agreement) stepsOfAllreduce(segments []segment, size int) (gather, reduce steps) {
-	if !a.twoLevel() {
-		return steps{across: 1 + len(segments)}, steps{across: len(segments)}
-	}
-	gather = a.gatherings(1).times(1 + len(segments))
-	for _, s := range segments {
-		cut := a.reduceGrain(true).cut(len(s.send)/a.size, size)
-		reduce = reduce.plus(a.reductions(len(cut)))
-	}
-	return gather, reduce
-}
-
-// wakeAgents has agents drive what whoever waits for an Allreduce does not: that drives one lane after
-// the other.
-func (g *Group) wakeAgents() {
-	g.lanes[overlap.Gather].Posted()
-	if g.node != nil {
-		g.node.lanes[overlap.Gather].Posted()
-		g.node.lanes[overlap.Reduce].Posted()
-		if !g.agreed.even() {
-			g.lanes[overlap.Reduce].Posted() // a segment does not end there
-		}
-	}
-}
-
 // startSegments posts the two steps of each segment; the second waits for the first, and is posted when handOnBehind more segments
 // are begun. ended is called at the end of each. With an error, those that are returned were posted all the same.
 func (g *Group) startSegments(segments []segment, o collective.Op, ended func()) (sums []*Work, gathers []*engine.Work, err error) {
@@ -129,7 +99,7 @@ func (g *Group) startSegments(segments []segment, o collective.Op, ended func())
 	for i := range len(segments) + handOnBehind {
 		if i < len(segments) && err == nil {
 			var rest func() *Work
-			rest, err = g.reduceScatter(segments[i].send, own(segments[i]), o, true, func() { g.summed(ended) })
+			rest, err = g.composer.reduceScatter(segments[i].send, own(segments[i]), o, piece{whole: true, done: func() { g.summed(ended) }})
 			if err == nil {
 				rests = append(rests, rest)
 			}
@@ -141,7 +111,9 @@ func (g *Group) startSegments(segments []segment, o collective.Op, ended func())
 		sums = append(sums, rests[k]())
 		if err == nil {
 			var w *Work
-			if w, err = g.allgather(own(segments[k]), segments[k].recv, sums[k].Work, true, ended); err == nil {
+			sum := own(segments[k])
+			w, err = g.composer.allgather(sum, sum, segments[k].recv, piece{follows: sums[k].Work, whole: true, done: ended})
+			if err == nil {
 				gathers = append(gathers, w.Work)
 			}
 		}
@@ -151,11 +123,10 @@ func (g *Group) startSegments(segments []segment, o collective.Op, ended func())
 
 // summed is called when a segment is reduced, and may be gathered.
 func (g *Group) summed(ended func()) {
-	g.begun(overlap.Gather)
+	g.meter.Begin(overlap.Gather)
 	ended() // first: a lane may be waited on for the end of all
-	g.lanes[overlap.Gather].Nudge()
-	if g.node != nil {
-		g.node.lanes[overlap.Gather].Nudge()
+	for _, l := range g.levels {
+		l.lanes[overlap.Gather].Nudge()
 	}
 }
 

@@ -1,10 +1,6 @@
 package group
 
-import (
-	"time"
-
-	"github.com/torch-mcast/torch-mcast/internal/engine"
-)
+import "time"
 
 // Awaited is what this rank has waited for from another one, in operations that are done: how long, and chunks that it
 // asked for. Of the own rank Chunks is what sending took.
@@ -31,9 +27,8 @@ func (a *Awaited) Sum() time.Duration {
 // Awaited returns which ranks were waited for, and for what, since Join.
 func (g *Group) Awaited() []Awaited {
 	all := make([]Awaited, g.agreed.size)
-	awaitedAmong(all, &g.agreed.column, g.gather, g.reduce)
-	if g.node != nil {
-		awaitedAmong(all, &g.agreed.node, g.node.gather, g.node.reduce)
+	for _, l := range g.levels {
+		l.awaited(all)
 	}
 	some := all[:0]
 	for r := range all {
@@ -44,11 +39,11 @@ func (g *Group) Awaited() []Awaited {
 	return some
 }
 
-// awaitedAmong adds what two lanes have waited for.
-func awaitedAmong(all []Awaited, among *members, gather *engine.Gather, reduce *engine.Reduce) {
-	_, f := gather.Stats()
-	for place, rank := range among.ranks {
-		a, c, r := &all[rank], gather.Awaited(place), reduce.Awaited(place)
+// awaited adds what the lanes have waited for, by rank of the group.
+func (l *level) awaited(all []Awaited) {
+	_, f := l.gather.Stats()
+	for place, rank := range l.members.ranks {
+		a, c, r := &all[rank], l.gather.Awaited(place), l.reduce.Awaited(place)
 		a.Barrier += time.Duration(c.Barrier)
 		a.Chunks += time.Duration(c.Chunks)
 		a.Credit += time.Duration(c.Credit)

@@ -5,7 +5,6 @@ import (
 
 	"github.com/torch-mcast/torch-mcast/internal/engine"
 	"github.com/torch-mcast/torch-mcast/internal/transport/uplink"
-	"github.com/torch-mcast/torch-mcast/pkg/overlap"
 )
 
 // inProcess is where groups of this process meet whose data leave by no link.
@@ -24,9 +23,3 @@ func (g *Group) class() engine.Class {
 	}
 	return c
 }
-
-// begun notes that an operation was posted, or that what it waited for is done.
-func (g *Group) begun(c overlap.Class) { g.meter.Begin(c) }
-
-// ended notes that an operation is done.
-func (g *Group) ended(c overlap.Class) { g.meter.End(c) }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/torch-mcast/torch-mcast/internal/mesh"
@@ -48,18 +49,10 @@ func (g *Group) checkDeparted(lane overlap.Class) {
 	if d == nil {
 		return
 	}
-	if g.posts()[lane] > d.posted {
+	if g.composer.posts()[lane] > d.posted {
 		g.mesh.Report(&Fault{Kind: Left, Rank: d.rank, Text: fmt.Sprintf(
 			"while %s was in flight on rank %d", onLane[lane], g.agreed.rank)})
 	}
-}
-
-// posts returns how many operations this rank has posted.
-func (g *Group) posts() mesh.Posted {
-	if g.node != nil {
-		return mesh.Posted{overlap.Gather: g.node.posted[overlap.Gather].Load(), overlap.Reduce: g.node.posted[overlap.Reduce].Load()}
-	}
-	return mesh.Posted{overlap.Gather: g.gather.Posted(), overlap.Reduce: g.reduce.Posted()}
 }
 
 // closed is why operations end once this rank has closed the group.
@@ -123,7 +116,10 @@ func (g *Group) leave() error {
 	}
 	g.posting.Lock()
 	g.leaving = true
-	idle := g.gather.InFlight() == 0 && g.reduce.InFlight() == 0 && g.node.idle()
+	idle := true
+	for _, l := range g.levels {
+		idle = idle && l.inFlight(overlap.Gather) == 0 && l.inFlight(overlap.Reduce) == 0
+	}
 	g.posting.Unlock()
 	switch {
 	case g.mesh.Err() != nil:
@@ -133,7 +129,7 @@ func (g *Group) leave() error {
 		g.mesh.Report(&Fault{Kind: Left, Rank: g.agreed.rank, Text: "with operations of its own in flight"})
 		return nil
 	}
-	g.mesh.Leave(g.posts())
+	g.mesh.Leave(g.composer.posts())
 	long := time.NewTimer(g.agreed.settings.Timeout)
 	defer long.Stop()
 	for {
@@ -171,13 +167,16 @@ func (g *Group) release() error {
 	g.fail(g.closed())
 	g.end(g.closed())
 	g.watchers.Wait()
-	for _, l := range g.lanes {
-		l.Close()
+	for _, l := range g.levels {
+		l.stop()
 	}
-	// Nobody drives any more: end what is still in flight.
-	g.gather.Work()
-	g.reduce.Work()
-	g.node.stop()
 	g.lobby.close()
-	return errors.Join(g.unstage(), g.node.close(), g.reduce.Close(), g.gather.Close(), g.free(), g.outputs.close())
+	err := g.unstage()
+	for _, l := range slices.Backward(g.levels) {
+		err = errors.Join(err, l.close())
+	}
+	if g.region != nil {
+		err = errors.Join(err, g.region.Close())
+	}
+	return errors.Join(err, g.free(), g.outputs.close())
 }

@@ -3,7 +3,6 @@ package group
 import (
 	"context"
 	"fmt"
-	"github.com/torch-mcast/torch-mcast/internal/trace"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -11,9 +10,8 @@ import (
 
 	"github.com/torch-mcast/torch-mcast/internal/engine"
 	"github.com/torch-mcast/torch-mcast/internal/mesh"
-	"github.com/torch-mcast/torch-mcast/internal/protocol/multicast"
-	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/staging"
+	"github.com/torch-mcast/torch-mcast/internal/trace"
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
 	"github.com/torch-mcast/torch-mcast/pkg/overlap"
 )
@@ -50,12 +48,14 @@ type Group struct {
 	info   Info
 	meter  *overlap.Meter
 	clock  engine.Clock // of all lanes
-	gather *engine.Gather
-	reduce *engine.Reduce
-	node   *nodeLanes // nil: the group works on one level
+	// levels are one or two: the column, which the network joins, and behind it the node, if there is one. Operations
+	// end on the last.
+	levels   []*level
+	column   *level
+	composer composer
+	region   Region // of memory that the ranks of this host share; nil: there is none
 	// outputs are memory for results that ranks of this host share; nil: there is none.
 	outputs *outputs
-	lanes   [2]*overlap.Lane // of gather and reduce
 	mesh    *mesh.Mesh
 	lobby   *lobby
 	log     *slog.Logger
@@ -151,13 +151,8 @@ func (w *Work) nudge() {
 
 // Help does a little of what the group has to do, if nobody else is at it: see overlap.Lane.
 func (g *Group) Help() {
-	for _, l := range g.lanes {
-		l.Help()
-	}
-	if g.node != nil {
-		for _, l := range g.node.lanes {
-			l.Help()
-		}
+	for _, l := range g.levels {
+		l.help()
 	}
 }
 
@@ -200,38 +195,11 @@ func (g *Group) startAllgather(send, recv []byte) (*Work, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer g.holdPosting()()
+	defer g.composer.hold()()
 	if p != nil {
-		return g.gatherOutput(send, recv, p)
+		return g.gatherOutput(send, own, recv, p)
 	}
-	return g.allgather(send, recv, nil, false, nil)
-}
-
-// holdPosting keeps others from posting, where that is needed: the steps of an operation with nodes
-// go to several lanes. It returns what lets them again.
-func (g *Group) holdPosting() (release func()) {
-	if g.node != nil {
-		g.posting.Lock()
-		return g.posting.Unlock
-	}
-	g.posting.RLock()
-	return g.posting.RUnlock
-}
-
-// allgather posts an Allgather, which begins when what it follows, if that is not nil, is done. part says that it is
-// one of a call that takes several. It calls done, if that is not nil, at its end. The caller has called holdPosting.
-func (g *Group) allgather(send, recv []byte, follows *engine.Work, part bool, done func()) (*Work, error) {
-	if g.node == nil {
-		return g.post(engine.GatherOp{
-			Op:   multicast.Op{Collective: wire.Allgather, Bytes: len(send)},
-			Send: nonNil(send), Recv: recv, After: follows,
-		}, len(send), done)
-	}
-	own := recv[g.agreed.rank*len(send):][:len(send)]
-	if !engine.SameMemory(send, own) {
-		copy(own, send)
-	}
-	return g.nodeAllgather(own, recv, follows, part, done)
+	return g.composer.allgather(send, own, recv, piece{})
 }
 
 // Broadcast copies root's buf to every rank's.
@@ -248,19 +216,8 @@ func (g *Group) startBroadcast(buf []byte, root int) (*Work, error) {
 	if root < 0 || root >= g.agreed.size {
 		return nil, argument("broadcast: root %d is not a rank; ranks are 0 to %d", root, g.agreed.size-1)
 	}
-	defer g.holdPosting()()
-	if g.node != nil {
-		return g.nodeBroadcast(buf, root)
-	}
-	o := engine.GatherOp{
-		Op:   multicast.Op{Collective: wire.Broadcast, Root: root, Bytes: len(buf)},
-		Recv: buf,
-	}
-	own := 0
-	if root == g.agreed.rank {
-		o.Send, own = nonNil(buf), len(buf)
-	}
-	return g.post(o, own, nil)
+	defer g.composer.hold()()
+	return g.composer.broadcast(buf, root)
 }
 
 // Barrier returns when all ranks have called it.
@@ -270,39 +227,8 @@ func (g *Group) Barrier() error { return g.wait(g.startBarrier()) }
 func (g *Group) StartBarrier() (*Work, error) { return g.posted(g.startBarrier()) }
 
 func (g *Group) startBarrier() (*Work, error) {
-	defer g.holdPosting()()
-	if g.node != nil {
-		return g.nodeBarrier()
-	}
-	return g.post(engine.GatherOp{
-		Op:   multicast.Op{Collective: wire.Barrier},
-		Send: nonNil(nil),
-	}, 0, nil)
-}
-
-// post hands an operation to the gather lane. own is what this rank gives to it, in bytes; after,
-// if not nil, is called when it is done. g.posting is held.
-func (g *Group) post(o engine.GatherOp, own int, after func()) (*Work, error) {
-	if g.leaving {
-		return nil, g.closed()
-	}
-	if o.After == nil {
-		g.begun(overlap.Gather) // otherwise the end of what it follows begins it
-	}
-	w, err := g.gather.Submit(o, func() {
-		g.ended(overlap.Gather)
-		if after != nil {
-			after()
-		}
-	})
-	if err != nil {
-		g.ended(overlap.Gather)
-		return nil, err
-	}
-	g.checkDeparted(overlap.Gather)
-	w.Book(g.books.of(o.Collective, o.Bytes))
-	g.counters.gatherBytes.Add(uint64(own))
-	return &Work{Work: w, lane: g.lanes[overlap.Gather]}, nil
+	defer g.composer.hold()()
+	return g.composer.barrier()
 }
 
 // wait drives an operation to its end: for calls that block.

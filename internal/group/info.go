@@ -55,19 +55,22 @@ type Info struct {
 	NodesReason string `json:"nodes_reason"`
 }
 
-type counters struct{ gatherBytes, reduceBytes, fallbacks, refusedRegistrations atomic.Uint64 }
+type counters struct {
+	bytes                           [2]atomic.Uint64 // of this rank, of each class
+	fallbacks, refusedRegistrations atomic.Uint64
+}
 
 // Info returns what the group is now.
 func (g *Group) Info() Info {
 	i, w := g.info, g.route.Load()
 	i.Notes = append(slices.Clone(i.Notes), g.warnings.all()...)
-	now, _ := g.gather.Stats()
+	now, _ := g.column.gather.Stats()
 	i.Allgather, i.AllgatherReason = g.joinedBy.now(&now)
 	i.ReduceScatter, i.ReduceScatterReason = "direct", w.reason
 	if a := g.agreed; !a.crosses() {
 		i.ReduceScatterReason = fmt.Sprintf("rank %d of the same host stands for this one", a.node.ranks[a.node.own%a.columns])
 	}
-	if g.reduce.Switched() && w.via != "" {
+	if g.column.reduce.Switched() && w.via != "" {
 		i.ReduceScatter, i.ReduceScatterReason = "switch", w.via
 	}
 	return i
@@ -97,18 +100,18 @@ type sources struct {
 func (g *Group) Stats() Stats {
 	s := sources{
 		refusedRegistrations: g.counters.refusedRegistrations.Load(),
-		reduce:               g.reduce.Stats(), gatherBytes: g.counters.gatherBytes.Load(), reduceBytes: g.counters.reduceBytes.Load(),
+		reduce:               g.column.reduce.Stats(), gatherBytes: g.counters.bytes[overlap.Gather].Load(), reduceBytes: g.counters.bytes[overlap.Reduce].Load(),
 		fallbacks: g.counters.fallbacks.Load(), warnings: g.warnings.all(),
 		gatherWaits: g.Waited(overlap.Gather), reduceWaits: g.Waited(overlap.Reduce),
 	}
-	s.gather, s.fabric = g.gather.Stats()
+	s.gather, s.fabric = g.column.gather.Stats()
 	if g.outputs != nil {
 		s.shared = g.outputs.gathered.Load()
 	}
 	if stage := g.staged.Load(); stage != nil {
 		s.device = stage.Stats()
 	}
-	g.node.count(&s)
+	g.composer.count(&s)
 	s.gatherBusy, s.reduceBusy, s.overlap = g.meter.Times()
 	return s.stats()
 }

@@ -197,9 +197,9 @@ func (g *Group) failed(f *Fault) {
 }
 
 func (g *Group) fail(err error) {
-	g.gather.Fail(err)
-	g.reduce.Fail(err)
-	g.node.fail(err)
+	for _, l := range g.levels {
+		l.fail(err)
+	}
 }
 
 // joinResult is what ranks tell each other about opening the fabric.
@@ -319,11 +319,11 @@ func tellOthers(ctx context.Context, m *mesh.Mesh, rank int, err error) {
 // start sets up the two lanes over an open fabric.
 func (g *Group) start(c *transports, window int) error {
 	a, s := g.agreed, g.agreed.settings
-	level, err := reduce.ParseLevel(s.SIMD)
+	simd, err := reduce.ParseLevel(s.SIMD)
 	if err != nil {
 		return err
 	}
-	if err := reduce.Use(level); err != nil {
+	if err := reduce.Use(simd); err != nil {
 		return fmt.Errorf("MCAST_SIMD=%s: %w", s.SIMD, err)
 	}
 	t := c.gather.Traits()
@@ -331,7 +331,7 @@ func (g *Group) start(c *transports, window int) error {
 	g.info = Info{
 		Rank: a.rank, Size: a.size, Fabric: t.Name, Reason: a.reason, Interface: c.iface,
 		Address: a.addrs[a.rank].Addr().String(), Rails: append([]string{}, c.rails...),
-		ChunkBytes: t.Chunk, WindowBytes: window * t.Chunk, SIMD: level.String(), Notes: append([]string{}, t.Notes...),
+		ChunkBytes: t.Chunk, WindowBytes: window * t.Chunk, SIMD: simd.String(), Notes: append([]string{}, t.Notes...),
 		Peers: c.peers, Unheard: append([][2]int{}, c.unheard...), Topology: s.Topology, Ring: a.chain(), Nodes: len(a.nodes), NodesReason: a.levels(),
 	}
 	for _, w := range c.found {
@@ -346,7 +346,8 @@ func (g *Group) start(c *transports, window int) error {
 	if a.oddSwitch {
 		g.info.Notes = append(g.info.Notes, "Reduce-Scatter goes directly: "+a.noSwitch)
 	}
-	g.gather = engine.NewGather(engine.GatherConfig{
+	var sums *engine.Reduce
+	gather := engine.NewGather(engine.GatherConfig{
 		Core: multicast.Config{
 			Rank: a.column.own, Size: a.column.size(), Ring: a.ring, Chunk: t.Chunk, Lossless: t.Lossless, Window: window,
 			Chains: a.chains(window), Subgroups: a.subgroups(), Eager: min(s.Eager, arenaBytes), Arena: arenaBytes, EagerChunks: eagerChunks, Reads: t.Reads,
@@ -357,11 +358,11 @@ func (g *Group) start(c *transports, window int) error {
 		Relay:  s.Multicast == "off",
 		Link:   g.link.fabric(),
 		Class:  g.class(),
-		Shared: func() bool { return g.reduce.InFlight() > 0 },
+		Shared: func() bool { return sums.InFlight() > 0 },
 		Trace:  g.traced("gather"),
 	})
 	g.route.Store(&routeInfo{reason: a.noSwitch})
-	g.reduce = engine.NewReduce(engine.ReduceConfig{
+	sums = engine.NewReduce(engine.ReduceConfig{
 		Rank: a.column.own, Size: a.column.size(), Clock: g.clock,
 		Class:  g.class(),
 		Link:   g.link.fabric(),
@@ -369,12 +370,11 @@ func (g *Group) start(c *transports, window int) error {
 		Broken: g.reduceBrokenAmong(&a.column),
 		Trace:  g.traced("reduce"),
 	})
-	g.lanes = [2]*overlap.Lane{
-		overlap.Gather: overlap.NewLane(g.gather),
-		overlap.Reduce: overlap.NewLane(g.reduce),
-	}
-	if c.region != nil {
-		g.startNode(c.region)
+	g.column = newLevel(&a.column, gather, sums)
+	g.levels, g.composer = []*level{g.column}, flat{g}
+	if g.region = c.region; g.region != nil {
+		node := g.newNode(g.region)
+		g.levels, g.composer = append(g.levels, node), &nested{Group: g, node: node}
 	}
 	if c.shared != nil {
 		g.outputs = newOutputs(g, c.shared)

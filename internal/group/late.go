@@ -65,11 +65,10 @@ func (g *Group) Waiting() []Waiting {
 	return nil
 }
 
-// lanesToWatch are those of the column, and of the node if there is one.
-func (g *Group) lanesToWatch() []wait {
-	waits := []wait{{lane: g.gather, among: &g.agreed.column}, {lane: g.reduce, among: &g.agreed.column}}
-	if g.node != nil {
-		waits = append(waits, wait{lane: g.node.gather, among: &g.agreed.node}, wait{lane: g.node.reduce, among: &g.agreed.node})
+// lanesToWatch are those of all levels.
+func (g *Group) lanesToWatch() (waits []wait) {
+	for _, l := range g.levels {
+		waits = append(waits, wait{lane: l.gather, among: l.members}, wait{lane: l.reduce, among: l.members})
 	}
 	for i, t := range g.trace { // made in the same order
 		waits[i].trace = t

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/torch-mcast/torch-mcast/internal/live"
+	"github.com/torch-mcast/torch-mcast/pkg/overlap"
 )
 
 // Live is what a rank publishes of a group, see internal/live.
@@ -56,7 +57,7 @@ func (g *Group) publish() {
 func (g *Group) Live() Live {
 	l := Live{
 		Group: g.agreed.name(), Info: g.Info(), Counters: map[string]uint64{}, Waiting: g.Waiting(), Times: g.Times(), Awaited: g.Awaited(),
-		GatherInFlight: g.gather.InFlight(), ReduceInFlight: g.reduce.InFlight(),
+		GatherInFlight: g.column.inFlight(overlap.Gather), ReduceInFlight: g.column.inFlight(overlap.Reduce),
 	}
 	s := g.Stats()
 	s.each(func(name string, value uint64) { l.Counters[name] = value })

@@ -53,10 +53,7 @@ func headsBytes(members int) int { return (members*line + page - 1) / page * pag
 
 // newOutputs returns the outputs in a region; nil: it has no room for any.
 func newOutputs(g *Group, r Region) *outputs {
-	m := &g.agreed.column
-	if g.node != nil {
-		m = &g.agreed.node
-	}
+	m := g.levels[len(g.levels)-1].members
 	mem, free := r.Output()
 	if mem == nil {
 		return nil

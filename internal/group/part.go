@@ -1,8 +1,6 @@
 package group
 
 import (
-	"sync/atomic"
-
 	"github.com/torch-mcast/torch-mcast/internal/engine"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/direct"
@@ -46,7 +44,7 @@ func (p *part) whole(ranks int) bool { return len(p.buf) == p.shard*ranks }
 // is for this rank's share of it. Everything must be in elements of a size.
 func (p *part) check(g *Group, call, name string, buf []byte, size int) error {
 	switch ranks := g.agreed.size; {
-	case g.node != nil:
+	case g.agreed.twoLevel():
 		return argument("%s: not with nodes; join with MCAST_NODES=off", call)
 	case p.shard < 0 || p.shard > maxShard:
 		return argument("%s: shard of %d bytes; allowed are 0 to %d", call, p.shard, maxShard)
@@ -101,8 +99,8 @@ func (g *Group) startAllgatherPart(send, buf []byte, shard, offset int) (*Work, 
 		}
 		ops = append(ops, o)
 	}
-	return g.submitParts(overlap.Gather, wire.Allgather, &g.counters.gatherBytes, send, len(ops), func(after func()) ([]*engine.Work, error) {
-		return g.gather.SubmitAll(ops, after)
+	return g.postParts(entry{class: overlap.Gather, kind: wire.Allgather, bytes: len(send), own: len(send)}, len(ops), func(ended func()) ([]*engine.Work, error) {
+		return g.column.gather.SubmitAll(ops, ended)
 	})
 }
 
@@ -140,34 +138,25 @@ func (g *Group) startReduceScatterPart(buf, recv []byte, shard, offset int, t re
 		}
 		ops = append(ops, engine.ReduceOp{Op: o})
 	}
-	return g.submitParts(overlap.Reduce, wire.ReduceScatter, &g.counters.reduceBytes, recv, len(ops), func(after func()) ([]*engine.Work, error) {
-		return g.reduce.SubmitAll(ops, after)
+	return g.postParts(entry{class: overlap.Reduce, kind: wire.ReduceScatter, bytes: len(recv), own: len(recv)}, len(ops), func(ended func()) ([]*engine.Work, error) {
+		return g.column.reduce.SubmitAll(ops, ended)
 	})
 }
 
-// submitParts hands the operations that a part is made of to a lane, all of them or, with an
-// error, none, and counts what of it is this rank's own.
-func (g *Group) submitParts(
-	c overlap.Class, kind wire.Collective, counter *atomic.Uint64, own []byte, parts int, submit func(after func()) ([]*engine.Work, error),
-) (*Work, error) {
+// postParts posts an operation of several parts: all of them or, with an error, none.
+func (g *Group) postParts(e entry, parts int, submit func(ended func()) ([]*engine.Work, error)) (*Work, error) {
 	g.posting.RLock()
 	defer g.posting.RUnlock()
-	if g.leaving {
-		return nil, g.closed()
-	}
-	joint := engine.NewJoint(parts, func(err error) error {
-		g.ended(c)
-		return err
+	return g.post(e, func(ended func()) (*engine.Work, error) {
+		joint := engine.NewJoint(parts, func(err error) error {
+			ended()
+			return err
+		})
+		works, err := submit(joint.Ended)
+		if err != nil {
+			return nil, err
+		}
+		joint.Posted(works)
+		return joint.Work, nil
 	})
-	joint.Book(g.books.of(kind, len(own)))
-	g.begun(c)
-	works, err := submit(joint.Ended)
-	if err != nil {
-		g.ended(c)
-		return nil, err
-	}
-	g.checkDeparted(c)
-	counter.Add(uint64(len(own)))
-	joint.Posted(works)
-	return &Work{Work: joint.Work, lane: g.lanes[c]}, nil
 }

@@ -3,10 +3,7 @@ package group
 import (
 	"github.com/torch-mcast/torch-mcast/internal/engine"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
-	"github.com/torch-mcast/torch-mcast/internal/protocol/direct"
-	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
-	"github.com/torch-mcast/torch-mcast/pkg/overlap"
 )
 
 // ReduceScatter gives every rank the reduction of all ranks' shard for it.
@@ -39,24 +36,12 @@ func (g *Group) startReduceScatter(send, recv []byte, t reduce.Type, op reduce.O
 		return nil, argument("reduce-scatter: recv overlaps send without being this rank's shard, send[%d:%d]",
 			g.agreed.rank*len(recv), (g.agreed.rank+1)*len(recv))
 	}
-	defer g.holdPosting()()
-	rest, err := g.reduceScatter(send, recv, collective.Op{Type: t, Reduction: op, Factor: factor}, false, nil)
+	defer g.composer.hold()()
+	rest, err := g.composer.reduceScatter(send, recv, collective.Op{Type: t, Reduction: op, Factor: factor}, piece{})
 	if err != nil {
 		return nil, err
 	}
 	return rest(), nil
-}
-
-// reduceScatter posts a Reduce-Scatter, one that stays whole if it is a segment of something larger,
-// and calls done, if that is not nil, at its end. rest posts what has to wait for others, and is called before
-// more than handOnBehind more are begun. The caller has called holdPosting.
-func (g *Group) reduceScatter(send, recv []byte, o collective.Op, whole bool, done func()) (rest func() *Work, err error) {
-	if g.node != nil {
-		return g.nodeReduceScatter(send, recv, o, whole, done)
-	}
-	o.Count = len(recv) / o.Type.Size()
-	w, err := g.submitReduce(direct.Op{Op: o, Send: send, Recv: recv}, done)
-	return func() *Work { return w }, err
 }
 
 // Reduce gives root the reduction of all ranks' send. There recv is as long as
@@ -89,13 +74,8 @@ func (g *Group) startReduce(send, recv []byte, t reduce.Type, op reduce.Op, fact
 	case overlaps(send, recv) && !engine.SameMemory(send, recv):
 		return nil, argument("reduce: recv overlaps send without being the same memory")
 	}
-	defer g.holdPosting()()
-	o := collective.Op{Type: t, Reduction: op, Factor: factor}
-	if g.node != nil {
-		return g.nodeReduce(send, recv, o, root)
-	}
-	o.To, o.Count = wire.ToRank(root), len(send)/t.Size()
-	return g.submitReduce(direct.Op{Op: o, Send: send, Recv: recv}, nil)
+	defer g.composer.hold()()
+	return g.composer.reduce(send, recv, collective.Op{Type: t, Reduction: op, Factor: factor}, root)
 }
 
 // checkReduction reports what a call may not reduce, or how.
@@ -107,30 +87,4 @@ func checkReduction(call string, t reduce.Type, op reduce.Op) error {
 		return argument("%s: unknown reduction %d; allowed are %s", call, uint8(op), reduce.OpNames())
 	}
 	return nil
-}
-
-// submitReduce hands an operation to the reduce lane and calls done, if that is not nil, at its end. g.posting is held.
-func (g *Group) submitReduce(o direct.Op, done func()) (*Work, error) {
-	if g.leaving {
-		return nil, g.closed()
-	}
-	g.begun(overlap.Reduce)
-	w, err := g.reduce.Submit(engine.ReduceOp{Op: o}, func() {
-		g.ended(overlap.Reduce)
-		if done != nil {
-			done()
-		}
-	})
-	if err != nil {
-		g.ended(overlap.Reduce)
-		return nil, err
-	}
-	g.checkDeparted(overlap.Reduce)
-	kind := wire.ReduceScatter
-	if _, one := o.To.Root(); one {
-		kind = wire.Reduce
-	}
-	w.Book(g.books.of(kind, o.Bytes()))
-	g.counters.reduceBytes.Add(uint64(len(o.Recv)))
-	return &Work{Work: w, lane: g.lanes[overlap.Reduce]}, nil
 }

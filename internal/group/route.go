@@ -115,7 +115,7 @@ func (d *routeDriver) attempted(a *attempt) route.Event {
 	if a.session != nil {
 		d.watched = a
 	}
-	return route.Joined{Operations: d.reduce.Stats().Switched}
+	return route.Joined{Operations: d.column.reduce.Stats().Switched}
 }
 
 // lost says, once, that the switch is lost.
@@ -139,7 +139,7 @@ func (d *routeDriver) inCalls(said *session.Error) (text string, between *collec
 	ranks := said.Between.Ranks
 	own := slices.Index(ranks[:], d.agreed.rank)
 	var called string
-	if own < 0 || d.reduce.Do(d.life, func() { called = d.reduce.Called() }) != nil || called == "" {
+	if own < 0 || d.column.reduce.Do(d.life, func() { called = d.column.reduce.Called() }) != nil || called == "" {
 		return said.Text, said.Between
 	}
 	steps := strings.TrimPrefix(said.Text, "ranks disagree: ")
@@ -191,24 +191,24 @@ func (d *routeDriver) steer(o route.Order) (route.Event, error) {
 	switch o := o.(type) {
 	case route.Begin:
 		if o.Switched {
-			return nil, d.handOver(func(u *reducescatter.SwitchConn) { d.reduce.Begin(o.Epoch, u, nil) })
+			return nil, d.handOver(func(u *reducescatter.SwitchConn) { d.column.reduce.Begin(o.Epoch, u, nil) })
 		}
-		return nil, d.reduce.Do(d.life, func() { d.reduce.Begin(o.Epoch, nil, d.streams) })
+		return nil, d.column.reduce.Do(d.life, func() { d.column.reduce.Begin(o.Epoch, nil, d.streams) })
 	case route.Use:
-		return nil, d.handOver(d.reduce.Join)
+		return nil, d.handOver(d.column.reduce.Join)
 	case route.Stop:
 		d.watched = nil
 		var record []byte
 		var left *reducescatter.SwitchConn
-		err := d.reduce.Do(d.life, func() { record, left = d.reduce.Stop(o.Epoch) })
+		err := d.column.reduce.Do(d.life, func() { record, left = d.column.reduce.Stop(o.Epoch) })
 		if left != nil {
 			_ = left.Close() // what it tells is about a switch that nobody uses any more
 		}
 		return route.Stopped{Record: record}, err
 	case route.Resume:
 		var err error
-		e := d.reduce.Do(d.life, func() { err = d.reduce.Resume(pick(&d.agreed.column, o.Records), d.streams) })
-		return route.Resumed{Operations: d.reduce.Stats().Switched}, errors.Join(e, d.agreed.column.inRanks(err))
+		e := d.column.reduce.Do(d.life, func() { err = d.column.reduce.Resume(pick(&d.agreed.column, o.Records), d.streams) })
+		return route.Resumed{Operations: d.column.reduce.Stats().Switched}, errors.Join(e, d.agreed.column.inRanks(err))
 	}
 	panic(fmt.Sprintf("group: %T is no order to the engine", o))
 }
@@ -217,7 +217,7 @@ func (d *routeDriver) steer(o route.Order) (route.Event, error) {
 func (d *routeDriver) handOver(to func(*reducescatter.SwitchConn)) error {
 	var err error
 	if a := d.last; a.conn != nil {
-		err = d.reduce.Do(d.life, func() { to(a.conn) })
+		err = d.column.reduce.Do(d.life, func() { to(a.conn) })
 	}
 	if err == nil {
 		d.last = nil

@@ -18,7 +18,7 @@ func TestARankInNoColumnJoinsNoSwitch(t *testing.T) {
 		g := undriven(t, layOutOn(rank, 2, 1))
 		g.log = slog.New(slog.NewTextHandler(&said, nil))
 		g.route.Store(&routeInfo{})
-		d := &routeDriver{Group: g}
+		d := &routeDriver{Group: g.Group}
 		d.tell(route.TellSwitched{Epoch: 1, Address: "192.0.2.1:40500"})
 		require.Equal(t, joins, said.Len() > 0, said.String())
 		require.Equal(t, joins, g.route.Load().via != "")

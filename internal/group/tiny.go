@@ -35,8 +35,8 @@ func (g *Group) startTiny(send, recv []byte, t reduce.Type, op reduce.Op, factor
 	copy(own[callBytes:], send)
 	joint := engine.NewJoint(1, a.finish)
 	joint.Book(g.books.of(allreduceKind, len(send)))
-	defer g.holdPosting()()
-	w, err := g.allgather(own, a.all, nil, false, joint.Ended)
+	defer g.composer.hold()()
+	w, err := g.composer.allgather(own, own, a.all, piece{done: joint.Ended})
 	if err != nil {
 		return nil, err
 	}

@@ -158,14 +158,14 @@ var bugs = []bug{
 		more: []edit{{"protocol/multicast/advance.go", `if p.handshake.over(&p.layout) {`, `if c.readAll(p) && p.handshake.over(&p.layout) {`}},
 	},
 	{
-		name: "nodes: a row is gathered before it has arrived", file: "group/nodegather.go",
+		name: "nodes: a row is gathered before it has arrived", file: "group/nestedgather.go",
 		old: `shard(node[a.node.own]), recv, rows[i]))`,
 		new: `shard(node[a.node.own]), recv, nil))`,
-		more: []edit{{"group/nodegather.go", `			op.After = arrives[i]
+		more: []edit{{"group/nestedgather.go", `			op.After = arrives[i]
 `, ``}},
 	},
 	{
-		name: "nodes: the last segment of a row is dropped", file: "group/nodegather.go",
+		name: "nodes: the last segment of a row is dropped", file: "group/nestedgather.go",
 		old: `	for i, s := range segments {
 		for h, node`,
 		new: `	for i, s := range segments[:max(1, len(segments)-1)] {
@@ -178,87 +178,85 @@ var bugs = []bug{
 		new: ``,
 	},
 	{
-		name: "nodes: what goes on in a node does not wait for the root of a Broadcast", file: "group/nodegather.go",
-		old: `				within[i].After = c.before(arrived[i], false)
+		name: "nodes: what goes on in a node does not wait for the root of a Broadcast", file: "group/nestedgather.go",
+		old: `				within[i].After = c.before(arrived[i], n.node)
 `,
 		new: `				_ = i
 `,
 	},
 	{
-		name: "nodes: in a Barrier a rank stands for itself, not for its node", file: "group/nodegather.go",
-		old: `barrier(c.before(last(here), true))`,
-		new: `barrier(c.before(last(here[:0]), true))`,
+		name: "nodes: in a Barrier a rank stands for itself, not for its node", file: "group/nestedgather.go",
+		old: `barrier(c.before(last(here), n.column))`,
+		new: `barrier(c.before(last(here[:0]), n.column))`,
 	},
 	{
-		name: "nodes: the sum for a host is left out", file: "group/nodereduce.go",
+		name: "nodes: the sum for a host is left out", file: "group/nestedreduce.go",
 		old: `Recv: sums.bytes, Rows: len(a.nodes), Row: row}`,
 		new: `Recv: sums.bytes, Rows: len(a.nodes) - 1, Row: row}`,
 	},
 	{
-		name: "nodes: a column reads before the sums are there", file: "group/nodereduce.go",
-		old: `c.before(last(summed), true))...)
+		name: "nodes: a column reads before the sums are there", file: "group/nestedreduce.go",
+		old: `c.before(last(summed), n.column))...)
 `,
-		new: `c.before(last(summed[:0]), true))...)
+		new: `c.before(last(summed[:0]), n.column))...)
 `,
 	},
 	{
-		name: "nodes: memory for sums is used again too early", file: "group/nodereduce.go",
+		name: "nodes: memory for sums is used again too early", file: "group/nestedreduce.go",
 		old: `free: p.used[slot], used`,
 		new: `used`,
 	},
 	{
-		name: "nodes: a sum for the wrong owner", file: "group/nodereduce.go",
+		name: "nodes: a sum for the wrong owner", file: "group/nestedreduce.go",
 		old: `return shard(a.owners[column][row]) }`,
 		new: `return shard(a.node.ranks[column]) }`,
 	},
 	{
-		name: "nodes: who follows an operation does not hear that it failed", file: "group/compose.go",
+		name: "nodes: who follows an operation does not hear that it failed", file: "group/nested.go",
 		old: `		if err = cmp.Or(err, c.err); o.finish`,
-		new: `		if o.then != nil {
-			o.then()
+		new: `		if o.piece.done != nil {
+			o.piece.done()
 		}
 		if err = cmp.Or(err, c.err); o.finish`,
-		more: []edit{{"group/compose.go", `	if o.then != nil {
-		c.joint.OnDone`, `	if false {
+		more: []edit{{"group/nested.go", `; done != nil {
+		c.joint.OnDone`, `; false && done != nil {
 		c.joint.OnDone`}},
 	},
 	{
-		name: "nodes: a column that has nothing to reduce is not asked how", switched: true, file: "group/nodereduce.go",
-		old: `joinRoute() { _, c.err = c.reduce.SubmitSteps(nil, nil) }
+		name: "nodes: a column that has nothing to reduce is not asked how", switched: true, file: "group/nestedreduce.go",
+		old: `joinRoute() { _, c.err = c.column.reduce.SubmitSteps(nil, nil) }
 `,
 		new: `joinRoute() {}
 `,
 	},
 	{
-		name: "nodes: nobody is told that the group has failed in a node", file: "group/node.go",
-		old: `	if n != nil {
-		n.gather.Fail(err)
-		n.reduce.Fail(err)
-	}
-`,
-		new: ``,
+		name: "nodes: nobody is told that the group has failed in a node", file: "group/join.go",
+		old: `	for _, l := range g.levels {
+		l.fail(err)`,
+		new: `	for _, l := range g.levels[:1] {
+		l.fail(err)`,
 	},
 	{
-		name: "surplus: a column sends a shard that it does not have yet", file: "group/nodegather.go",
-		old: `recv, c.before(last(row), true))`,
+		name: "surplus: a column sends a shard that it does not have yet", file: "group/nestedgather.go",
+		old: `recv, c.before(last(row), n.column))`,
 		new: `recv, last(row[:0]))`,
 	},
 	{
-		name: "surplus: a rank in no column leaves a Barrier before others have come", file: "group/nodegather.go",
+		name: "surplus: a rank in no column leaves a Barrier before others have come", file: "group/nestedgather.go",
 		old: `		within = 2
 `,
 		new: `		within = 1
 `,
 	},
 	{
-		name: "surplus: a column does not wait for the root of a Broadcast", file: "group/nodegather.go",
-		old: `				across[i].After = c.before(here[i], true)
+		name: "surplus: a column does not wait for the root of a Broadcast", file: "group/nestedgather.go",
+		old: `				across[i].After = c.before(here[i], n.column)
 `,
 		new: `				_ = i
 `,
 	},
 	{
-		name: "surplus: a result is handed on before it is there", file: "group/nodereduce.go",
+		name: "surplus: a result is handed on before it is there", file: "group/nestedreduce.go",
 		old: `sums.rows(r.row, r.row+1), *sums.used, true
 `,
 		new: `sums.rows(r.row, r.row+1), nil, true
@@ -275,10 +273,10 @@ var bugs = []bug{
 		new: `r != s.rank {`,
 	},
 	{
-		name: "outputs: a column sends what a rank that it stands for has not written", file: "group/gatheroutput.go",
-		old: `		written = c.before(last(c.gathers(false, barrier)), true)
+		name: "outputs: a column sends what a rank that it stands for has not written", file: "group/nestedgather.go",
+		old: `		written = c.before(last(c.gathers(n.node, barrier)), n.column)
 `,
-		new: `		c.gathers(false, barrier)
+		new: `		c.gathers(n.node, barrier)
 `,
 	},
 	{
@@ -287,8 +285,8 @@ var bugs = []bug{
 		new: `		if released < p.after && i == p.members.own {`,
 	},
 	{
-		name: "outputs: a result is done before the others of the host have theirs", file: "group/gatheroutput.go",
-		old: `	claims.After = c.before(allOf(slices.Concat(rows, surplus)), false)
+		name: "outputs: a result is done before the others of the host have theirs", file: "group/nestedgather.go",
+		old: `	claims.After = c.before(allOf(slices.Concat(rows, surplus)), n.node)
 `,
 		new: `	_ = slices.Concat(rows, surplus)
 `,

@@ -9,30 +9,59 @@ import (
 	"github.com/torch-mcast/torch-mcast/pkg/overlap"
 )
 
-// nodeAllgather is an Allgather on two levels: each column gathers the shards of its ranks, and each
-// node what its columns have gathered, host by host. The own shard lies in its place in recv. If
-// follows is not nil, it must be done before. part says that it is one of a call that takes several, and stays whole.
-// done, if not nil, is called at its end.
-func (g *Group) nodeAllgather(own, recv []byte, follows *engine.Work, part bool, done func()) (*Work, error) {
-	a, n := g.agreed, len(own)
-	segments := a.gatherGrain(part).cut(n, 1)
-	c, err := g.compose(outline{
-		class: overlap.Gather, call: wire.Call{Collective: wire.Allgather, Bytes: uint64(n)}, steps: a.gatherings(len(segments)),
-		part: part, begun: follows != nil, then: done,
+// allgather is an Allgather on two levels: each column gathers the shards of its ranks, and each
+// node what its columns have gathered, host by host.
+func (n *nested) allgather(send, own, recv []byte, p piece) (*Work, error) {
+	if !engine.SameMemory(send, own) {
+		copy(own, send)
+	}
+	a, shard := n.agreed, len(own)
+	segments := a.gatherGrain(p.whole).cut(shard, 1)
+	c, err := n.compose(outline{
+		class: overlap.Gather, call: wire.Call{Collective: wire.Allgather, Bytes: uint64(shard)}, own: shard,
+		steps: a.gatherings(len(segments)), piece: p,
 	})
 	if err != nil {
 		return nil, err
 	}
-	rows := c.gathers(true, a.rowsOfColumn(segments, own, recv, follows)...)
-	row := c.gathers(false, partOf(stretch{0, n}, a.node.ranks, own, recv, follows))
-	surplus := c.gathers(true, a.surplusOfColumn(segments, own, recv, c.before(last(row), true))...)
+	rows := c.gathers(n.column, a.rowsOfColumn(segments, own, recv, p.follows)...)
+	row := c.gathers(n.node, partOf(stretch{0, shard}, a.node.ranks, own, recv, p.follows))
+	surplus := c.gathers(n.column, a.surplusOfColumn(segments, own, recv, c.before(last(row), n.column))...)
 	for _, w := range slices.Concat(rows, surplus) {
-		c.before(w, false)
+		c.before(w, n.node)
 	}
 	if c.err == nil {
-		c.gathers(false, a.spread(segments, own, recv, rows, surplus)...)
+		c.gathers(n.node, a.spread(segments, own, recv, rows, surplus)...)
 	}
-	return c.work(n, len(segments)), nil
+	return c.work(len(segments)), nil
+}
+
+// allgatherInto has each column gather into the Output. Ranks in no column have others send what they wrote there.
+func (n *nested) allgatherInto(own, recv []byte, claims engine.GatherOp, finish func(error) error) (*Work, error) {
+	a, shard := n.agreed, len(own)
+	segments := a.gatherGrain(false).cut(shard, 1)
+	posted := steps{a.gatherings(len(segments)).across, 1}
+	if a.node.size() > a.columns {
+		posted.within = 2
+	}
+	c, err := n.compose(outline{
+		class: overlap.Gather, call: wire.Call{Collective: wire.Allgather, Bytes: uint64(shard)}, own: shard,
+		steps: posted, finish: finish,
+	})
+	if err != nil {
+		return nil, err
+	}
+	rows := c.gathers(n.column, a.rowsOfColumn(segments, own, recv, nil)...)
+	var written *engine.Work
+	if posted.within > 1 {
+		// Columns send what the ranks that they stand for have written.
+		barrier := engine.GatherOp{Op: multicast.Op{Collective: wire.Barrier}, Send: nonNil(nil)}
+		written = c.before(last(c.gathers(n.node, barrier)), n.column)
+	}
+	surplus := c.gathers(n.column, a.surplusOfColumn(segments, own, recv, written)...)
+	claims.After = c.before(allOf(slices.Concat(rows, surplus)), n.node)
+	c.gathers(n.node, claims)
+	return c.work(len(segments)), nil
 }
 
 // gatherings returns of how many steps an Allgather of so many segments is.
@@ -130,10 +159,10 @@ func copyOf(part []byte, root int, sends bool, after *engine.Work) engine.Gather
 	return o
 }
 
-// nodeBroadcast is a Broadcast on two levels: over the root's column, and from there in each node. If the
+// broadcast is a Broadcast on two levels: over the root's column, and from there in each node. If the
 // root is in no column, that of its host comes first, and brings it to the rank that stands for it.
-func (g *Group) nodeBroadcast(buf []byte, root int) (*Work, error) {
-	a := g.agreed
+func (n *nested) broadcast(buf []byte, root int) (*Work, error) {
+	a := n.agreed
 	host, place := a.where(root)
 	stands := place % a.columns
 	segments := rootGrain().cut(len(buf), 1)
@@ -148,7 +177,7 @@ func (g *Group) nodeBroadcast(buf []byte, root int) (*Work, error) {
 		own = len(buf)
 	}
 	call := wire.Call{Collective: wire.Broadcast, Root: uint16(root), Bytes: uint64(len(buf))}
-	c, err := g.compose(outline{class: overlap.Gather, call: call, steps: steps{crossing, len(segments)}})
+	c, err := n.compose(outline{class: overlap.Gather, call: call, own: own, steps: steps{crossing, len(segments)}})
 	if err != nil {
 		return nil, err
 	}
@@ -166,52 +195,52 @@ func (g *Group) nodeBroadcast(buf []byte, root int) (*Work, error) {
 	}
 	if crossing > 0 && stands != a.node.own {
 		// Nothing crosses in this column, but hosts that name roots in different columns meet in it.
-		c.gathers(true, copyOf(nil, host, host == a.host, nil))
+		c.gathers(n.column, copyOf(nil, host, host == a.host, nil))
 	}
 	if host == a.host && place != stands {
-		here := c.gathers(false, within...)
+		here := c.gathers(n.node, within...)
 		if stands == a.node.own {
 			for i := range here {
-				across[i].After = c.before(here[i], true)
+				across[i].After = c.before(here[i], n.column)
 			}
 		}
-		c.gathers(true, across...)
+		c.gathers(n.column, across...)
 	} else {
-		arrived := c.gathers(true, across...)
+		arrived := c.gathers(n.column, across...)
 		if root != a.rank {
 			for i := range arrived {
-				within[i].After = c.before(arrived[i], false)
+				within[i].After = c.before(arrived[i], n.node)
 			}
 		}
-		c.gathers(false, within...)
+		c.gathers(n.node, within...)
 	}
-	return c.work(own, len(segments)), nil
+	return c.work(len(segments)), nil
 }
 
-// nodeBarrier is a Barrier on two levels: of the node, and then of the column, in which each rank stands
+// barrier is a Barrier on two levels: of the node, and then of the column, in which each rank stands
 // for its node. Ranks in no column learn in another one of their node what their columns have.
-func (g *Group) nodeBarrier() (*Work, error) {
-	a, crossing, within := g.agreed, 0, 1
+func (n *nested) barrier() (*Work, error) {
+	a, crossing, within := n.agreed, 0, 1
 	if a.crosses() {
 		crossing = 1
 	}
 	if a.node.size() > a.columns {
 		within = 2
 	}
-	c, err := g.compose(outline{class: overlap.Gather, call: wire.Call{Collective: wire.Barrier}, steps: steps{crossing, within}})
+	c, err := n.compose(outline{class: overlap.Gather, call: wire.Call{Collective: wire.Barrier}, steps: steps{crossing, within}})
 	if err != nil {
 		return nil, err
 	}
 	barrier := func(after *engine.Work) engine.GatherOp {
 		return engine.GatherOp{Op: multicast.Op{Collective: wire.Barrier}, Send: nonNil(nil), After: after}
 	}
-	here := c.gathers(false, barrier(nil))
+	here := c.gathers(n.node, barrier(nil))
 	var there []*engine.Work
 	if crossing > 0 {
-		there = c.gathers(true, barrier(c.before(last(here), true)))
+		there = c.gathers(n.column, barrier(c.before(last(here), n.column)))
 	}
 	if within > 1 {
-		c.gathers(false, barrier(c.before(last(there), false)))
+		c.gathers(n.node, barrier(c.before(last(there), n.node)))
 	}
-	return c.work(0, 1), nil
+	return c.work(1), nil
 }

@@ -30,22 +30,20 @@ func layOutOn(rank int, each ...int) *agreement {
 }
 
 // undriven is a rank of a group with nodes whose lanes nobody drives: what is posted stays in them.
-func undriven(t *testing.T, a *agreement) *Group {
-	gather := func(m *members) *engine.Gather {
-		return engine.NewGather(engine.GatherConfig{Core: multicast.Config{Rank: m.own, Size: m.size(), Chunk: 4096, Window: 16, Chains: 1, Subgroups: 1}})
-	}
-	g := &Group{
-		agreed: a, meter: new(overlap.Meter), clock: engine.NewClock(), gather: gather(&a.column),
-		reduce: engine.NewReduce(engine.ReduceConfig{Rank: a.column.own, Size: a.column.size()}),
-		node:   &nodeLanes{gather: gather(&a.node), reduce: engine.NewReduce(engine.ReduceConfig{Rank: a.node.own, Size: a.node.size()})},
-	}
-	for _, lanes := range []*[2]*overlap.Lane{&g.lanes, &g.node.lanes} {
-		for i := range lanes {
-			lanes[i] = overlap.NewLane(make(idle, 1))
-			t.Cleanup(lanes[i].Close)
+func undriven(t *testing.T, a *agreement) *nested {
+	on := func(m *members) *level {
+		gather := engine.NewGather(engine.GatherConfig{Core: multicast.Config{Rank: m.own, Size: m.size(), Chunk: 4096, Window: 16, Chains: 1, Subgroups: 1}})
+		l := &level{members: m, gather: gather, reduce: engine.NewReduce(engine.ReduceConfig{Rank: m.own, Size: m.size()})}
+		for i := range l.lanes {
+			l.lanes[i] = overlap.NewLane(make(idle, 1))
+			t.Cleanup(l.lanes[i].Close)
 		}
+		return l
 	}
-	return g
+	g := &Group{agreed: a, meter: new(overlap.Meter), clock: engine.NewClock(), column: on(&a.column)}
+	n := &nested{Group: g, node: on(&a.node)}
+	g.levels, g.composer = []*level{g.column, n.node}, n
+	return n
 }
 
 // idle is a worker that has nothing to do.
@@ -69,8 +67,9 @@ func (i idle) Wake() {
 }
 
 // inFlight returns what the lanes of both classes hold.
-func (g *Group) inFlight() (gather, reduce steps) {
-	return steps{g.gather.InFlight(), g.node.gather.InFlight()}, steps{g.reduce.InFlight(), g.node.reduce.InFlight()}
+func (n *nested) inFlight() (gather, reduce steps) {
+	of := func(c overlap.Class) steps { return steps{n.column.inFlight(c), n.node.inFlight(c)} }
+	return of(overlap.Gather), of(overlap.Reduce)
 }
 
 // TestAllreduceIsPostedWhollyOnNodes: it is of hundreds of steps here, of more on some hosts than on others. All of
@@ -85,7 +84,7 @@ func TestAllreduceIsPostedWhollyOnNodes(t *testing.T) {
 			t.Run(fmt.Sprintf("%d hosts, rank %d", len(hosts), rank), func(t *testing.T) {
 				g := undriven(t, layOutOn(rank, hosts...))
 				buf := make([]byte, 4*1_000_003) // a segment, and a few elements
-				gathers, reduces := g.agreed.stepsOfAllreduce(newAllreduce(buf, buf, 4, g.agreed.size, maxSegments).segments, 4)
+				gathers, reduces := g.stepsOfAllreduce(newAllreduce(buf, buf, 4, g.agreed.size, maxSegments).segments, 4)
 				calls := 0
 				for {
 					require.Less(t, calls, 1000)
@@ -98,7 +97,7 @@ func TestAllreduceIsPostedWhollyOnNodes(t *testing.T) {
 					gathering, reducing := g.inFlight()
 					require.Equal(t, gathers.times(calls), gathering)
 					require.Equal(t, reduces.times(calls), reducing)
-					require.Empty(t, g.node.later)
+					require.Empty(t, g.later)
 				}
 				require.GreaterOrEqual(t, calls, leastCalls)
 			})
@@ -168,7 +167,7 @@ func TestResultsAreHandedOnBehindLaterSums(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := undriven(t, layOutOn(1, 2, 1)) // in no column, where all but a result is in one
-			require.NoError(t, start(g))
+			require.NoError(t, start(g.Group))
 			var out sent
 			g.node.reduce.Begin(0, nil, &out)
 			for g.node.reduce.Work() {

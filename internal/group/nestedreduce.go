@@ -69,17 +69,16 @@ func callOf(c wire.Collective, o collective.Op, bytes, root int) wire.Call {
 	return call
 }
 
-// nodeReduceScatter is a Reduce-Scatter on two levels: each node sums what it has for the owners of
+// reduceScatter is a Reduce-Scatter on two levels: each node sums what it has for the owners of
 // every column, and each column what its nodes have. What is for a rank in no column goes
-// to the one that stands for it, and from there over memory. whole says that it is a segment
-// already. done, if not nil, is called at its end. rest posts what is left of it: behind the next ones, if there are some.
-func (g *Group) nodeReduceScatter(send, recv []byte, o collective.Op, whole bool, done func()) (rest func() *Work, err error) {
-	a, n, size := g.agreed, len(recv), o.Type.Size()
-	segments := a.reduceGrain(whole).cut(n, size)
+// to the one that stands for it, and from there over memory.
+func (n *nested) reduceScatter(send, recv []byte, o collective.Op, p piece) (rest func() *Work, err error) {
+	a, bytes, size := n.agreed, len(recv), o.Type.Size()
+	segments := a.reduceGrain(p.whole).cut(bytes, size)
 	within, across, finish := split(o, a.size)
-	c, err := g.compose(outline{
-		class: overlap.Reduce, call: callOf(wire.ReduceScatter, o, n, 0), steps: a.reductions(len(segments)), part: whole,
-		finish: onSuccess(func() { finish(recv) }), then: done,
+	c, err := n.compose(outline{
+		class: overlap.Reduce, call: callOf(wire.ReduceScatter, o, bytes, 0), own: bytes, steps: a.reductions(len(segments)),
+		piece: p, finish: onSuccess(func() { finish(recv) }),
 	})
 	if err != nil {
 		return nil, err
@@ -90,19 +89,19 @@ func (g *Group) nodeReduceScatter(send, recv []byte, o collective.Op, whole bool
 	for _, s := range segments {
 		within.Count, across.Count = s.len()/size, s.len()/size
 		result := recv[s.from:s.to]
-		shard := func(rank int) []byte { return send[rank*n+s.from : rank*n+s.to] }
+		shard := func(rank int) []byte { return send[rank*bytes+s.from : rank*bytes+s.to] }
 		if !a.crosses() {
-			c.reduces(false, a.sumsOfNode(within, shard, nil)...)
+			c.reduces(n.node, a.sumsOfNode(within, shard, nil)...)
 			c.handOn(across, a.surplus, nil, result)
 			continue
 		}
-		sums := g.node.sums.take(len(a.owners[a.node.own]), s.len())
-		summed := c.reduces(false, a.sumsOfNode(within, shard, sums)...)
-		read := c.reduces(true, a.sumsOfColumn(across, sums, result, c.before(last(summed), true))...)
-		sums.readBy(c.before(allOf(read), false))
+		sums := n.sums.take(len(a.owners[a.node.own]), s.len())
+		summed := c.reduces(n.node, a.sumsOfNode(within, shard, sums)...)
+		read := c.reduces(n.column, a.sumsOfColumn(across, sums, result, c.before(last(summed), n.column))...)
+		sums.readBy(c.before(allOf(read), n.node))
 		c.handOn(across, a.surplus, sums, result)
 	}
-	return func() *Work { return c.work(n, len(segments)) }, nil
+	return func() *Work { return c.work(len(segments)) }, nil
 }
 
 // reductions returns of how many steps a Reduce-Scatter of so many segments is.
@@ -197,7 +196,7 @@ func (c *composed) handOn(o collective.Op, to []surplus, sums *nodeSums, recv []
 		return
 	}
 	c.postpone(handOnBehind, func() {
-		if given := c.reduces(false, ops...); gives {
+		if given := c.reduces(c.node, ops...); gives {
 			sums.readBy(last(given))
 		}
 	})
@@ -207,12 +206,12 @@ func (c *composed) handOn(o collective.Op, to []surplus, sums *nodeSums, recv []
 const handOnBehind = sumSlots / 2
 
 // joinRoute has this rank's column agree with the others upon how to reduce, though it has nothing to.
-func (c *composed) joinRoute() { _, c.err = c.reduce.SubmitSteps(nil, nil) }
+func (c *composed) joinRoute() { _, c.err = c.column.reduce.SubmitSteps(nil, nil) }
 
-// nodeReduce is a Reduce on two levels: to the root's column in each node, and there to the root's host. If the
+// reduce is a Reduce on two levels: to the root's column in each node, and there to the root's host. If the
 // root is in no column, who stands for it hands the result on.
-func (g *Group) nodeReduce(send, recv []byte, o collective.Op, root int) (*Work, error) {
-	a, size := g.agreed, o.Type.Size()
+func (n *nested) reduce(send, recv []byte, o collective.Op, root int) (*Work, error) {
+	a, size := n.agreed, o.Type.Size()
 	host, place := a.where(root)
 	column := place % a.columns
 	segments := rootGrain().cut(len(send), size)
@@ -231,8 +230,8 @@ func (g *Group) nodeReduce(send, recv []byte, o collective.Op, root int) (*Work,
 			here *= 2
 		}
 	}
-	c, err := g.compose(outline{
-		class: overlap.Reduce, call: callOf(wire.Reduce, o, len(send), root), steps: steps{crossing, here},
+	c, err := n.compose(outline{
+		class: overlap.Reduce, call: callOf(wire.Reduce, o, len(send), root), own: len(recv), steps: steps{crossing, here},
 		finish: onSuccess(func() { finish(recv) }),
 	})
 	if err != nil {
@@ -246,7 +245,7 @@ func (g *Group) nodeReduce(send, recv []byte, o collective.Op, root int) (*Work,
 		// one element: of none a switch hears nothing.
 		nothing := make([]byte, size)
 		across.Count = 1
-		c.reduces(true, reduction(across, host, nothing, nothing, nil))
+		c.reduces(n.column, reduction(across, host, nothing, nothing, nil))
 	}
 	for _, s := range segments {
 		within.Count, across.Count = s.len()/size, s.len()/size
@@ -256,19 +255,19 @@ func (g *Group) nodeReduce(send, recv []byte, o collective.Op, root int) (*Work,
 			result = recv[s.from:s.to]
 		}
 		if column != a.node.own {
-			c.reduces(false, sum)
+			c.reduces(n.node, sum)
 			c.handOn(across, to, nil, result)
 			continue
 		}
-		sums := g.node.sums.take(1, s.len())
+		sums := n.sums.take(1, s.len())
 		sum.Recv, sum.After = sums.bytes, sums.free
-		summed := c.reduces(false, sum)
-		reads := reduction(across, host, sums.bytes, result, c.before(last(summed), true))
+		summed := c.reduces(n.node, sum)
+		reads := reduction(across, host, sums.bytes, result, c.before(last(summed), n.column))
 		if host == a.host && place != column {
 			reads.Recv = sums.bytes
 		}
-		sums.readBy(c.before(last(c.reduces(true, reads)), false))
+		sums.readBy(c.before(last(c.reduces(n.column, reads)), n.node))
 		c.handOn(across, to, sums, result)
 	}
-	return c.work(len(recv), len(segments)), nil
+	return c.work(len(segments)), nil
 }

@@ -1,0 +1,49 @@
+package group
+
+import (
+	"github.com/torch-mcast/torch-mcast/internal/engine"
+	"github.com/torch-mcast/torch-mcast/internal/mesh"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
+)
+
+// composer makes operations of steps on the levels of a group. Arguments were checked, and the caller has called hold.
+type composer interface {
+	// hold keeps others from posting, as far as steps of one operation must follow each other. release lets them again.
+	hold() (release func())
+	// allgather is an Allgather. own is this rank's place in recv; send may be the same memory.
+	allgather(send, own, recv []byte, p piece) (*Work, error)
+	// allgatherInto is an Allgather into an Output, of which own is this rank's place, and holds its shard. When all
+	// of the result is there, ranks of the host gather claims. finish decides what the operation ends with.
+	allgatherInto(own, recv []byte, claims engine.GatherOp, finish func(error) error) (*Work, error)
+	broadcast(buf []byte, root int) (*Work, error)
+	barrier() (*Work, error)
+	// reduceScatter is a Reduce-Scatter. rest posts the steps that must go behind those of later segments, and is
+	// called before more than handOnBehind more are begun.
+	reduceScatter(send, recv []byte, o collective.Op, p piece) (rest func() *Work, err error)
+	reduce(send, recv []byte, o collective.Op, root int) (*Work, error)
+	// stepsOfAllreduce returns what an Allreduce posts to the lanes of both classes, of elements of a size. Before its
+	// segments, ranks tell each other what they called.
+	stepsOfAllreduce(segments []segment, size int) (gather, reduce steps)
+	// wakeAgents has agents drive what a wait for an Allreduce does not: that drives one lane after the other.
+	wakeAgents()
+	// posts returns how many operations this rank has posted.
+	posts() mesh.Posted
+	// count has counters say what callers and the network see of the group.
+	count(s *sources)
+}
+
+// piece says how an operation belongs to a larger call. The zero value is a call of its own.
+type piece struct {
+	// follows must be done before; nil: nothing must.
+	follows *engine.Work
+	// whole says that it is one of several segments, for all of which there is room, and is not cut any more.
+	whole bool
+	// done is called at its end; nil: nothing is.
+	done func()
+}
+
+// steps are how many steps something has on the level that the network joins, and on the one within a host.
+type steps struct{ across, within int }
+
+func (s steps) times(n int) steps  { return steps{s.across * n, s.within * n} }
+func (s steps) plus(o steps) steps { return steps{s.across + o.across, s.within + o.within} }

@@ -1,0 +1,79 @@
+package group
+
+import (
+	"github.com/torch-mcast/torch-mcast/internal/engine"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
+	"github.com/torch-mcast/torch-mcast/pkg/overlap"
+)
+
+// entry is an operation as a group counts it, however many steps it has.
+type entry struct {
+	class overlap.Class
+	kind  wire.Collective // with bytes, the book that it is in
+	bytes int             // of a shard, or of what a root has
+	own   int             // bytes that this rank gives to it, or gets of it
+	begun bool            // the end of what it follows begins it
+	// done, if not nil, is called at the end, well or not.
+	done func()
+}
+
+// admit says why no operation may begin. g.posting is held, here and below.
+func (g *Group) admit() error {
+	if g.leaving {
+		return g.closed()
+	}
+	return nil
+}
+
+// begin notes that an operation begins.
+func (g *Group) begin(e *entry) {
+	if !e.begun {
+		g.meter.Begin(e.class)
+	}
+}
+
+// ended notes that it is done.
+func (g *Group) ended(e *entry) {
+	g.meter.End(e.class)
+	if e.done != nil {
+		e.done()
+	}
+}
+
+// book counts an operation that was posted whole.
+func (g *Group) book(e *entry, w *engine.Work) {
+	g.checkDeparted(e.class)
+	w.Book(g.books.of(e.kind, e.bytes))
+	g.counters.bytes[e.class].Add(uint64(e.own))
+}
+
+// post has a lane of the column take an operation that is one step of it. submit hands it over, and has ended called
+// at its end.
+func (g *Group) post(e entry, submit func(ended func()) (*engine.Work, error)) (*Work, error) {
+	if err := g.admit(); err != nil {
+		return nil, err
+	}
+	g.begin(&e)
+	w, err := submit(func() { g.ended(&e) })
+	if err != nil {
+		g.meter.End(e.class)
+		return nil, err
+	}
+	g.book(&e, w)
+	return &Work{Work: w, lane: g.column.lanes[e.class]}, nil
+}
+
+// leastCalls is how many calls alike there is room for, of however many steps they are.
+const leastCalls = 4
+
+// full reports whether a class has no room for so many steps. A call is admitted as a whole: one that was refused when
+// others have posted their part of it could not be called again.
+func (g *Group) full(c overlap.Class, s steps) bool {
+	needs := [...]int{s.across, s.within}
+	for i, l := range g.levels {
+		if l.inFlight(c)+needs[i] > max(engine.MaxQueued, leastCalls*needs[i]) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,83 @@
+package group
+
+import (
+	"errors"
+
+	"github.com/torch-mcast/torch-mcast/internal/engine"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/multicast"
+	"github.com/torch-mcast/torch-mcast/pkg/overlap"
+)
+
+// level is some ranks of a group that work together over one fabric, and the lanes on which this rank does.
+// A group has a level of the ranks that the network joins. Where hosts hold several ranks, it has another one of the
+// ranks of this host, which share memory.
+type level struct {
+	members *members
+	gather  *engine.Gather
+	reduce  *engine.Reduce
+	lanes   [2]*overlap.Lane // of gather and reduce
+}
+
+func newLevel(m *members, gather *engine.Gather, reduce *engine.Reduce) *level {
+	return &level{members: m, gather: gather, reduce: reduce, lanes: [2]*overlap.Lane{
+		overlap.Gather: overlap.NewLane(gather),
+		overlap.Reduce: overlap.NewLane(reduce),
+	}}
+}
+
+// newNode makes the level of the ranks of this host over the region. It has no class: that of the column paces it
+// (decision 0046).
+func (g *Group) newNode(r Region) *level {
+	a, fabric := g.agreed, r.Gather()
+	t := fabric.Traits()
+	gather := engine.NewGather(engine.GatherConfig{
+		Core: multicast.Config{
+			Rank: a.node.own, Size: a.node.size(), Chunk: t.Chunk, Lossless: t.Lossless, Window: t.Window,
+			Chains: 1, Subgroups: 1, Eager: min(a.settings.Eager, arenaBytes), Arena: arenaBytes, EagerChunks: eagerChunks,
+			Cutoff: a.settings.Cutoff, Reorder: reorder,
+		},
+		Job: a.job, Fabric: fabric, Clock: g.clock,
+		Broken: g.brokenAmong(&a.node),
+		Trace:  g.traced("gather of the node"),
+	})
+	reduce := engine.NewReduce(engine.ReduceConfig{
+		Rank: a.node.own, Size: a.node.size(), Clock: g.clock,
+		Broken: g.reduceBrokenAmong(&a.node),
+		Trace:  g.traced("reduce of the node"),
+	})
+	reduce.Begin(0, nil, r.Streams())
+	return newLevel(&a.node, gather, reduce)
+}
+
+// inFlight returns how many operations of a class were posted and are not done.
+func (l *level) inFlight(c overlap.Class) int {
+	if c == overlap.Gather {
+		return l.gather.InFlight()
+	}
+	return l.reduce.InFlight()
+}
+
+// fail ends all operations.
+func (l *level) fail(err error) {
+	l.gather.Fail(err)
+	l.reduce.Fail(err)
+}
+
+// help does a little of what there is to do, if nobody else is at it: see overlap.Lane.
+func (l *level) help() {
+	for _, lane := range l.lanes {
+		lane.Help()
+	}
+}
+
+// stop ends the agents, and what is still in flight.
+func (l *level) stop() {
+	for _, lane := range l.lanes {
+		lane.Close()
+	}
+	l.gather.Work()
+	l.reduce.Work()
+}
+
+// close frees a level that was stopped.
+func (l *level) close() error { return errors.Join(l.reduce.Close(), l.gather.Close()) }

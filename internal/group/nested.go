@@ -1,0 +1,276 @@
+package group
+
+import (
+	"cmp"
+	"slices"
+	"sync/atomic"
+
+	"github.com/torch-mcast/torch-mcast/internal/engine"
+	"github.com/torch-mcast/torch-mcast/internal/mesh"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
+	"github.com/torch-mcast/torch-mcast/pkg/overlap"
+)
+
+// With nodes, an operation is composed of operations of the node and of the column, which follow each
+// other segment by segment: while one segment crosses the network, memory moves the one beside it.
+// All ranks of a node, and all of a column, post theirs in the same order.
+
+// nested composes operations of a group with two levels. Group.posting guards sums, calls and later.
+type nested struct {
+	*Group
+	node  *level
+	sums  partialSums
+	calls [2]uint32        // of each class that were begun
+	later []postponed      // steps, the first one first; none but while an operation is made
+	whole [2]atomic.Uint64 // operations of each class that were posted
+	tally tally
+}
+
+// hold keeps all others from posting: the steps of an operation go to several lanes.
+func (n *nested) hold() (release func()) {
+	n.posting.Lock()
+	return n.posting.Unlock
+}
+
+func (n *nested) posts() mesh.Posted {
+	return mesh.Posted{overlap.Gather: n.whole[overlap.Gather].Load(), overlap.Reduce: n.whole[overlap.Reduce].Load()}
+}
+
+func (n *nested) wakeAgents() {
+	n.column.lanes[overlap.Gather].Posted()
+	n.node.lanes[overlap.Gather].Posted()
+	n.node.lanes[overlap.Reduce].Posted()
+	if !n.agreed.even() {
+		n.column.lanes[overlap.Reduce].Posted() // a segment does not end there
+	}
+}
+
+func (n *nested) stepsOfAllreduce(segments []segment, size int) (gather, reduce steps) {
+	a := n.agreed
+	gather = a.gatherings(1).times(1 + len(segments))
+	for _, s := range segments {
+		cut := a.reduceGrain(true).cut(len(s.send)/a.size, size)
+		reduce = reduce.plus(a.reductions(len(cut)))
+	}
+	return gather, reduce
+}
+
+// tally counts operations that are done as their callers see them, whatever steps they were made of.
+type tally struct{ gather, switched, direct atomic.Uint64 }
+
+// add counts one. A reduction went through the switch if all of its steps across the network did.
+func (t *tally) add(class overlap.Class, across []*Work) {
+	direct := func(w *Work) bool { return !w.Switched() }
+	switch {
+	case class == overlap.Gather:
+		t.gather.Add(1)
+	case len(across) > 0 && !slices.ContainsFunc(across, direct):
+		t.switched.Add(1)
+	default:
+		t.direct.Add(1)
+	}
+}
+
+// count counts calls instead of steps, and apart from that what was given to, and taken from, ranks of this host.
+func (n *nested) count(s *sources) {
+	s.gather.Done = n.tally.gather.Load()
+	s.reduce.Switched, s.reduce.Direct = n.tally.switched.Load(), n.tally.direct.Load()
+	_, gather := n.node.gather.Stats()
+	reduce := n.node.reduce.Stats()
+	s.nodeSent = gather.SentBytes + gather.ControlBytes + reduce.SentBytes
+	s.nodeReceived = gather.ReceivedBytes + reduce.ReceivedBytes
+}
+
+// composed is an operation in the making.
+type composed struct {
+	*nested
+	entry  entry
+	call   wire.Call // of which all steps are
+	joint  *engine.Joint
+	left   int // steps not posted yet
+	works  []*engine.Work
+	across []*Work // those of works that cross the network
+	rounds []*Work // the last step of each call that posted some
+	behind int     // steps that were postponed
+	err    error   // why not all of them were posted
+}
+
+// outline says what is to be composed.
+type outline struct {
+	class overlap.Class
+	call  wire.Call // that was made, but for its number
+	own   int       // bytes that this rank gives to it, or gets of it
+	steps steps
+	piece piece
+	// finish, if not nil, is called when all steps are done, with what they have ended with, and returns what the
+	// whole does. piece.done is called after that.
+	finish func(error) error
+}
+
+// compose begins an operation. g.posting is held for writing until it is whole: see work.
+func (n *nested) compose(o outline) (*composed, error) {
+	if err := n.admit(); err != nil {
+		return nil, err
+	}
+	if !o.piece.whole && n.full(o.class, o.steps) {
+		return nil, engine.ErrBusy
+	}
+	call := o.call
+	call.Number = n.calls[o.class]
+	n.calls[o.class]++
+	c := &composed{
+		nested: n, call: call, left: o.steps.across + o.steps.within,
+		entry: entry{class: o.class, kind: call.Collective, bytes: int(call.Bytes), own: o.own, begun: o.piece.follows != nil},
+	}
+	c.joint = engine.NewJoint(c.left, func(err error) error {
+		n.ended(&c.entry)
+		if err = cmp.Or(err, c.err); o.finish != nil {
+			err = o.finish(err)
+		}
+		if err == nil {
+			n.tally.add(o.class, c.across)
+		}
+		return err
+	})
+	if done := o.piece.done; done != nil {
+		c.joint.OnDone(func(error) { done() })
+	}
+	n.begin(&c.entry)
+	return c, nil
+}
+
+// onSuccess is what is done at the end of an operation that has ended well.
+func onSuccess(do func()) func(error) error {
+	return func(err error) error {
+		if err == nil {
+			do()
+		}
+		return err
+	}
+}
+
+// gathers posts steps to the gather lane of a level. It returns nothing once some were refused.
+func (c *composed) gathers(on *level, ops ...engine.GatherOp) []*engine.Work {
+	if c.err != nil || len(ops) == 0 {
+		return nil
+	}
+	for i := range ops {
+		ops[i].Call = c.call
+	}
+	works, err := on.gather.SubmitSteps(ops, c.joint.Ended)
+	c.submitted(on, works, err)
+	return works
+}
+
+// reduces posts steps to the reduce lane of a level. It returns nothing once some were refused.
+func (c *composed) reduces(on *level, ops ...engine.ReduceOp) []*engine.Work {
+	if c.err != nil || len(ops) == 0 {
+		return nil
+	}
+	for i := range ops {
+		ops[i].Call = c.call
+	}
+	works, err := on.reduce.SubmitSteps(ops, c.joint.Ended)
+	c.submitted(on, works, err)
+	return works
+}
+
+// submitted takes steps that a level has taken, or its error.
+func (c *composed) submitted(on *level, works []*engine.Work, err error) {
+	if err != nil {
+		c.err = cmp.Or(c.err, err)
+		return
+	}
+	c.left -= len(works)
+	c.works = append(c.works, works...)
+	lane := on.lanes[c.entry.class]
+	if on == c.column {
+		for _, w := range works {
+			c.across = append(c.across, &Work{Work: w, lane: lane})
+		}
+	}
+	c.rounds = append(c.rounds, &Work{Work: last(works), lane: lane})
+}
+
+// before returns a step, for another one to follow on a level: its end has the lane there go on. A step that was
+// refused is nil. It may be called once for each step.
+func (c *composed) before(w *engine.Work, on *level) *engine.Work {
+	if w != nil {
+		lane := on.lanes[c.entry.class]
+		w.OnDone(func(error) { lane.Nudge() })
+	}
+	return w
+}
+
+// work is the whole, of so many segments. If the group has failed, what was posted may use the buffers
+// until it ends, so that it is an operation all the same, unless nothing was posted.
+func (c *composed) work(segments int) *Work {
+	for c.behind > 0 {
+		c.postNext()
+	}
+	for range c.left {
+		c.joint.Ended()
+	}
+	c.joint.Posted(c.works)
+	c.whole[c.entry.class].Add(1)
+	c.book(&c.entry, c.joint.Work)
+	w := &Work{Work: c.joint.Work}
+	switch here := c.node.lanes[c.entry.class]; {
+	case len(c.rounds) == 0:
+		w.lane = here // and it has ended
+	case segments == 1:
+		// A wait drives one lane after the other, and no agent need be called for it.
+		end := len(c.rounds) - 1
+		w.before, w.lane = c.rounds[:end], c.rounds[end].lane
+	default:
+		here.Posted()
+		w.before, w.lane = c.across, here
+	}
+	return w
+}
+
+// postponed are steps that are to be posted behind those of later segments.
+type postponed struct {
+	of   *composed
+	post func()
+}
+
+// postpone leaves steps of a segment to be posted behind those of so many later ones, of the same operation or of
+// another one that is begun before this one is whole: a lane takes steps in order, and what waits for the other
+// level would keep those from going on.
+func (c *composed) postpone(segments int, post func()) {
+	c.behind++
+	c.later = append(c.later, postponed{c, post})
+	for len(c.later) > segments {
+		c.postNext()
+	}
+}
+
+// postNext posts what was postponed first.
+func (n *nested) postNext() {
+	next := n.later[0]
+	n.later = n.later[1:]
+	next.of.behind--
+	next.post()
+}
+
+// last returns the last of some steps, which ends after the others; nil if they were refused.
+func last(steps []*engine.Work) *engine.Work {
+	if len(steps) == 0 {
+		return nil
+	}
+	return steps[len(steps)-1]
+}
+
+// allOf is done once all of some steps are, in whatever order they end; nil if they were refused.
+func allOf(steps []*engine.Work) *engine.Work {
+	if len(steps) == 0 {
+		return nil
+	}
+	joint := engine.NewJoint(len(steps), func(err error) error { return err })
+	for _, w := range steps {
+		w.OnDone(func(error) { joint.Ended() })
+	}
+	joint.Posted(steps)
+	return joint.Work
+}
