@@ -77,7 +77,7 @@ func goPluginInit() C.nccl_result {
 		warnUnknown(func(warning string) { say(C.NCCL_LOG_WARN, warning) })
 		if value, _ := environment("NCCL_SOCKET_IFNAME"); s.Interface == "" {
 			if s.Interface = socketInterface(value, upInterfaces()); s.Interface != "" {
-				say(C.NCCL_LOG_WARN, fmt.Sprintf("init: NCCL_SOCKET_IFNAME=%s leaves %s alone, so no other interface is used; MCAST_IFACE names others", value, s.Interface))
+				say(C.NCCL_LOG_WARN, fmt.Sprintf("init: NCCL_SOCKET_IFNAME=%s allows %s only, so no other interface is used; to use another one, set MCAST_IFACE", value, s.Interface))
 			}
 		}
 		version := netdev.Version(s.Version())

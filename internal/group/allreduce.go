@@ -6,6 +6,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/engine"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
+	"github.com/torch-mcast/torch-mcast/internal/team"
 	"github.com/torch-mcast/torch-mcast/pkg/overlap"
 )
 
@@ -52,10 +53,10 @@ func (g *Group) startAllreduce(send, recv []byte, t reduce.Type, op reduce.Op, f
 	case overlaps(send, recv) && !engine.SameMemory(send, recv):
 		return nil, argument("allreduce: recv overlaps send without being the same memory")
 	}
-	if Tiny(len(send), g.agreed.size) {
+	if Tiny(len(send), g.agreed.Size) {
 		return g.startTiny(send, recv, t, op, factor)
 	}
-	a := newAllreduce(send, recv, t.Size(), g.agreed.size, max(leastSegments, maxSegments/max(1, g.agreed.gatherSteps()/stepsOfSegments)))
+	a := newAllreduce(send, recv, t.Size(), g.agreed.Size, max(team.LeastSegments, maxSegments/max(1, g.agreed.GatherSteps()/stepsOfSegments)))
 	g.posting.Lock()
 	defer g.posting.Unlock()
 	gather, reduce := g.composer.stepsOfAllreduce(a.segments, t.Size())
@@ -92,8 +93,8 @@ func (g *Group) startAllreduce(send, recv []byte, t reduce.Type, op reduce.Op, f
 // are begun. ended is called at the end of each. With an error, those that are returned were posted all the same.
 func (g *Group) startSegments(segments []segment, o collective.Op, ended func()) (sums []*Work, gathers []*engine.Work, err error) {
 	own := func(s segment) []byte {
-		n := len(s.send) / g.agreed.size
-		return s.recv[g.agreed.rank*n:][:n]
+		n := len(s.send) / g.agreed.Size
+		return s.recv[g.agreed.Rank*n:][:n]
 	}
 	var rests []func() *Work // of those begun
 	for i := range len(segments) + handOnBehind {
@@ -152,7 +153,7 @@ func newAllreduce(send, recv []byte, size, ranks, most int) *allreduce {
 	}
 	most = max(1, most)
 	step := max(segmentBytes, (whole/ranks+most-1)/most)
-	step = (step + line - 1) &^ (line - 1) * ranks
+	step = (step + team.Line - 1) &^ (team.Line - 1) * ranks
 	for at := 0; at < whole; at += step {
 		end := min(at+step, whole)
 		a.segments = append(a.segments, segment{send[at:end:end], recv[at:end:end]})

@@ -10,11 +10,9 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/protocol/innetwork"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/reducescatter"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/route"
-	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/session"
 	"github.com/torch-mcast/torch-mcast/internal/transport/batch"
 	"github.com/torch-mcast/torch-mcast/internal/transport/fault"
-	"github.com/torch-mcast/torch-mcast/internal/transport/seal"
 )
 
 // attempt is one to join a switch, and what it has brought.
@@ -50,22 +48,22 @@ func (d *routeDriver) join(ctx context.Context, o route.Join) *attempt {
 		defer cancel()
 		ctx = within
 	}
-	if d.agreed.crosses() { // else others bring to the switch what is reduced for this rank
+	if d.agreed.Crosses() { // else others bring to the switch what is reduced for this rank
 		a.err = d.joinSwitch(ctx, a, o.Address)
 	}
 	return a
 }
 
 func (d *routeDriver) joinSwitch(ctx context.Context, a *attempt, address string) error {
-	s := &d.agreed.settings
+	s := &d.agreed.Settings
 	offload, err := batch.ParseOffload(s.Offload)
 	if err != nil {
 		return err
 	}
 	a.session, err = session.Dial(ctx, address, session.Hello{
-		Job: d.agreed.columnJob(), Epoch: a.epoch, Ranks: d.agreed.column.size(), Rank: d.agreed.column.own, InGroup: &d.agreed.rank,
+		Job: d.agreed.ColumnJob(), Epoch: a.epoch, Ranks: d.agreed.Column.Size(), Rank: d.agreed.Column.Own, InGroup: &d.agreed.Rank,
 		Reproducible: s.SwitchMode == "reproducible", Secret: s.Secret, Encrypt: s.Encrypt, Timeout: s.SwitchTimeout,
-		Chunk: d.agreed.switchChunk(), Offload: offload, DSCP: s.Mark(), Network: d.lobby.network.Sessions(),
+		Chunk: d.agreed.SwitchChunk(), Offload: offload, DSCP: s.Mark(), Network: d.lobby.network.Sessions(),
 	})
 	if err != nil {
 		return err
@@ -78,9 +76,9 @@ func (d *routeDriver) joinSwitch(ctx context.Context, a *attempt, address string
 		err = d.probe(ctx, a.session, terms, number)
 	}
 	if err == nil {
-		terms.Cutoff, terms.Reorder = d.agreed.cutoff(d.lobby.network.Cores()), reorder
+		terms.Cutoff, terms.Reorder = d.agreed.Cutoff(d.lobby.network.Cores()), reorder
 		a.conn, err = d.attach(a.session, reducescatter.SwitchConnConfig{
-			Epoch: a.epoch, Terms: terms, Rank: d.agreed.column.own, Number: number, Timeout: s.SwitchTimeout,
+			Epoch: a.epoch, Terms: terms, Rank: d.agreed.Column.Own, Number: number, Timeout: s.SwitchTimeout,
 			Link: d.link.from(a.session.Local()),
 			Lost: func(err error) { a.lost <- err },
 		})
@@ -98,21 +96,10 @@ func (d *routeDriver) attach(s *session.Session, c reducescatter.SwitchConnConfi
 		return nil, err
 	}
 	c.Switch = path
-	if set := &d.agreed.settings; set.Loss > 0 {
-		c.Switch = fault.LossySwitch(path, set.Loss, set.LossSeed+uint64(d.agreed.rank))
+	if set := &d.agreed.Settings; set.Loss > 0 {
+		c.Switch = fault.LossySwitch(path, set.Loss, set.LossSeed+uint64(d.agreed.Rank))
 	}
 	return reducescatter.NewSwitchConn(c), nil
-}
-
-// switchChunk bounds the chunks of a switch: by MCAST_CHUNK, and by what the paths between ranks were
-// found to carry, since a rank's port is on its path to the switch too. 0: by neither.
-func (a *agreement) switchChunk() int {
-	const headers = 40 + 8 + wire.SlotSize + seal.MaxSize // those of IPv6 and UDP, the longest
-	chunk, narrow := a.settings.Chunk, a.narrow-headers
-	if narrow > 0 && (chunk == 0 || narrow < chunk) {
-		return narrow
-	}
-	return chunk
 }
 
 // probeLimit is how long datagrams may take to a switch and back, the first polls lost. Not longer:
@@ -121,7 +108,7 @@ const probeLimit = 2 * time.Second
 
 // probe returns once datagrams of all sizes have gone to the switch and back.
 func (d *routeDriver) probe(ctx context.Context, s *session.Session, t innetwork.Terms, number int) error {
-	limit := min(probeLimit, d.agreed.settings.SwitchTimeout)
+	limit := min(probeLimit, d.agreed.Settings.SwitchTimeout)
 	ctx, stop := context.WithTimeoutCause(ctx, limit, fmt.Errorf("no answer for %v", limit))
 	defer stop()
 	return s.Probe(ctx, t, number)

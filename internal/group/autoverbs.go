@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/torch-mcast/torch-mcast/internal/mesh"
+	"github.com/torch-mcast/torch-mcast/internal/team"
 	"github.com/torch-mcast/torch-mcast/internal/transport/udp"
 )
 
@@ -31,52 +32,31 @@ func (o *Options) mayHaveDevices() bool {
 	return has && o.Settings.Fabric == "auto" && n.hardware()
 }
 
-// considerDevices decides whether ranks look for RDMA devices together. It is auto that asks, and the network is needed.
-func (a *agreement) considerDevices(all []blob) {
-	with, without := -1, -1
-	for r := range all {
-		if all[r].Devices {
-			with = r
-		} else {
-			without = r
-		}
-	}
-	switch {
-	case with < 0:
-	case without >= 0:
-		a.reason += fmt.Sprintf("; rank %d has an RDMA device, rank %d none", with, without)
-	case a.settings.Multicast == "off":
-		a.reason += "; RDMA devices multicast, and MCAST_MULTICAST=off"
-	default:
-		a.devices = true
-	}
-}
-
 // openIfAllHave opens the fabric over RDMA devices if every rank has one that works and multicast by them reaches all
 // ranks. If not it returns nil on all ranks alike, and the reason is part of the agreement's.
-func openIfAllHave(ctx context.Context, m *mesh.Mesh, l *lobby, a *agreement, by rdmaDatagrams) (*transports, error) {
+func openIfAllHave(ctx context.Context, m *mesh.Mesh, l *lobby, a *team.Plan, by rdmaDatagrams) (*transports, error) {
 	o, prober, err := prepare(ctx, l, a, by)
 	if prober != nil {
 		defer prober.Close()
 	}
 	if err == nil {
-		err = by.Try(&o, a.column.size())
+		err = by.Try(&o, a.Column.Size())
 	}
 	paths, missing, err := probeDevices(ctx, m, a, &o, prober, err)
 	if err != nil {
 		return nil, err
 	}
 	if missing != "" {
-		a.reason += "; no RDMA: " + missing
+		a.Reason += "; no RDMA: " + missing
 		return nil, nil
 	}
-	a.fabric, a.reason = "verbs", "every rank has an RDMA device, and multicast by them reaches every rank"
+	a.Fabric, a.Reason = "verbs", "every rank has an RDMA device, and multicast by them reaches every rank"
 	return openProbed(ctx, l, a, by, &o, paths)
 }
 
 // probeDevices returns what paths carry through RDMA devices, or on all ranks alike what is missing: of the rank that has
 // none that works, err.
-func probeDevices(ctx context.Context, m *mesh.Mesh, a *agreement, o *udp.Options, prober Prober, err error) (*probed, string, error) {
+func probeDevices(ctx context.Context, m *mesh.Mesh, a *team.Plan, o *udp.Options, prober Prober, err error) (*probed, string, error) {
 	mine := ""
 	if err != nil {
 		mine = err.Error()

@@ -26,7 +26,7 @@ func (a *Awaited) Sum() time.Duration {
 
 // Awaited returns which ranks were waited for, and for what, since Join.
 func (g *Group) Awaited() []Awaited {
-	all := make([]Awaited, g.agreed.size)
+	all := make([]Awaited, g.agreed.Size)
 	for _, l := range g.levels {
 		l.awaited(all)
 	}
@@ -42,7 +42,7 @@ func (g *Group) Awaited() []Awaited {
 // awaited adds what the lanes have waited for, by rank of the group.
 func (l *level) awaited(all []Awaited) {
 	_, f := l.gather.Stats()
-	for place, rank := range l.members.ranks {
+	for place, rank := range l.members.Ranks {
 		a, c, r := &all[rank], l.gather.Awaited(place), l.reduce.Awaited(place)
 		a.Barrier += time.Duration(c.Barrier)
 		a.Chunks += time.Duration(c.Chunks)

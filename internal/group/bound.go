@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/torch-mcast/torch-mcast/internal/team"
 	"github.com/torch-mcast/torch-mcast/internal/transport/acceptor"
 	"github.com/torch-mcast/torch-mcast/internal/transport/netdev"
 )
@@ -44,7 +45,7 @@ const (
 )
 
 // bound returns how connections to a peer at an address are bound, and notes where they leave by another interface.
-func (l *lobby) bound(a *agreement, peer int, addrs []netip.Addr) netdev.Bound {
+func (l *lobby) bound(a *team.Plan, peer int, addrs []netip.Addr) netdev.Bound {
 	b := l.bind(a, peer, addrs)
 	if b.Elsewhere != "" {
 		l.noteElsewhere(a, peer, addrs[peer], b.Elsewhere)
@@ -52,19 +53,19 @@ func (l *lobby) bound(a *agreement, peer int, addrs []netip.Addr) netdev.Bound {
 	return b
 }
 
-func (l *lobby) bind(a *agreement, peer int, addrs []netip.Addr) netdev.Bound {
+func (l *lobby) bind(a *team.Plan, peer int, addrs []netip.Addr) netdev.Bound {
 	n, has := l.network.(binder)
-	if !has || a.settings.Interface == "" || netdev.SameHost(a.hosts[peer].id, a.hosts[a.rank].id) {
+	if !has || a.Settings.Interface == "" || netdev.SameHost(a.Hosts[peer].ID, a.Hosts[a.Rank].ID) {
 		return netdev.Bound{}
 	}
-	return n.Bind(a.settings.First(), addrs[a.rank], addrs[peer], a.asked[peer])
+	return n.Bind(a.Settings.First(), addrs[a.Rank], addrs[peer], a.Asked[peer])
 }
 
-func (l *lobby) noteElsewhere(a *agreement, peer int, at netip.Addr, why string) {
+func (l *lobby) noteElsewhere(a *team.Plan, peer int, at netip.Addr, why string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.elsewhere == "" {
-		l.elsewhere = fmt.Sprintf("MCAST_IFACE=%s, but connections to rank %d at %v %s", a.settings.First(), peer, at, why)
+		l.elsewhere = fmt.Sprintf("MCAST_IFACE=%s, but connections to rank %d at %v %s", a.Settings.First(), peer, at, why)
 	}
 }
 
@@ -76,7 +77,7 @@ func (l *lobby) elsewhereOf() string {
 }
 
 // dialBound is Network.Dial. A peer that does not answer where sockets are bound to an interface is tried as routes lead.
-func (l *lobby) dialBound(ctx context.Context, a *agreement, peer int, at netip.AddrPort, d Dialing) (net.Conn, error) {
+func (l *lobby) dialBound(ctx context.Context, a *team.Plan, peer int, at netip.AddrPort, d Dialing) (net.Conn, error) {
 	if d.Bound.Device == "" {
 		return l.network.Dial(ctx, "tcp", at.String(), d)
 	}
@@ -104,24 +105,24 @@ func (l *lobby) dialBound(ctx context.Context, a *agreement, peer int, at netip.
 }
 
 // hold has those answered by the interface that was named that come by it, where routes would have answers leave by another.
-func (l *lobby) hold(ctx context.Context, a *agreement) error {
+func (l *lobby) hold(ctx context.Context, a *team.Plan) error {
 	n, has := l.network.(binder)
-	if !has || a.settings.Interface == "" {
+	if !has || a.Settings.Interface == "" {
 		return nil
 	}
-	for _, w := range a.ways {
+	for _, w := range a.Ways {
 		held := false
-		for r := range a.size {
-			held = held || r != a.rank && l.bind(a, r, w.addrs).Device != ""
+		for r := range a.Size {
+			held = held || r != a.Rank && l.bind(a, r, w.Addrs).Device != ""
 		}
 		if !held {
 			continue
 		}
 		// At its own address: the kernel looks for that before it looks at listeners for all addresses.
-		at := netip.AddrPortFrom(w.addrs[a.rank], uint16(l.port())).String()
-		ln, err := whenThere(ctx, l, "a listener", func() (net.Listener, error) { return n.ListenOn(ctx, at, a.settings.First()) })
+		at := netip.AddrPortFrom(w.Addrs[a.Rank], uint16(l.port())).String()
+		ln, err := whenThere(ctx, l, "a listener", func() (net.Listener, error) { return n.ListenOn(ctx, at, a.Settings.First()) })
 		if err != nil {
-			return fmt.Errorf("cannot listen for peers on %s: %w", a.settings.First(), err)
+			return fmt.Errorf("cannot listen for peers on %s: %w", a.Settings.First(), err)
 		}
 		private(ln)
 		l.mu.Lock()

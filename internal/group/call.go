@@ -37,11 +37,11 @@ func (c *call) String() string {
 // compare looks at the calls of all ranks, each at the beginning of its record of equal length.
 // If another rank's differs, the group fails, and so does whoever called it.
 func (g *Group) compare(mine call, records []byte) error {
-	n := len(records) / g.agreed.size
-	for r := range g.agreed.size {
+	n := len(records) / g.agreed.Size
+	for r := range g.agreed.Size {
 		if theirs := call(records[r*n:]); theirs != mine {
-			f := disagreement(g.agreed.rank, &collective.Disagreement{
-				Ranks: [2]int{g.agreed.rank, r}, What: [2]string{mine.String(), theirs.String()},
+			f := disagreement(g.agreed.Rank, &collective.Disagreement{
+				Ranks: [2]int{g.agreed.Rank, r}, What: [2]string{mine.String(), theirs.String()},
 			}, "")
 			g.mesh.Report(f)
 			return f
@@ -53,8 +53,8 @@ func (g *Group) compare(mine call, records []byte) error {
 // announce gathers the calls of all ranks by themselves. ended is called when
 // they are compared, with what is wrong or nil. g.posting is held.
 func (g *Group) announce(mine call, ended func(err error)) (*engine.Work, error) {
-	all := make([]byte, g.agreed.size*callBytes)
-	own := all[g.agreed.rank*callBytes:][:callBytes]
+	all := make([]byte, g.agreed.Size*callBytes)
+	own := all[g.agreed.Rank*callBytes:][:callBytes]
 	copy(own, mine[:])
 	joint := engine.NewJoint(1, func(err error) error {
 		if err == nil {

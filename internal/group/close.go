@@ -51,12 +51,12 @@ func (g *Group) checkDeparted(lane overlap.Class) {
 	}
 	if g.composer.posts()[lane] > d.posted {
 		g.mesh.Report(&Fault{Kind: Left, Rank: d.rank, Text: fmt.Sprintf(
-			"while %s was in flight on rank %d", onLane[lane], g.agreed.rank)})
+			"while %s was in flight on rank %d", onLane[lane], g.agreed.Rank)})
 	}
 }
 
 // closed is why operations end once this rank has closed the group.
-func (g *Group) closed() *Fault { return &Fault{Kind: Closed, Rank: g.agreed.rank} }
+func (g *Group) closed() *Fault { return &Fault{Kind: Closed, Rank: g.agreed.Rank} }
 
 // Close leaves the group. It waits until all ranks close, as long as they live, since others may
 // still need this one; it does not wait with operations in flight, which fail, nor after a
@@ -80,7 +80,7 @@ func (g *Group) CloseWithin(wait time.Duration) error {
 // Abort ends the group on all ranks at once: their operations fail with an error that names this
 // rank and gives the reason, such as "its script ended with ValueError". A Close that waits, ends.
 func (g *Group) Abort(reason string) error {
-	g.mesh.Report(&Fault{Kind: Aborted, Rank: g.agreed.rank, Text: reason})
+	g.mesh.Report(&Fault{Kind: Aborted, Rank: g.agreed.Rank, Text: reason})
 	return g.Close()
 }
 
@@ -111,7 +111,7 @@ func (g *Group) CloseUntil(ctx context.Context) error {
 func (g *Group) leave() error {
 	if err := g.settle(); err != nil {
 		g.fail(g.closed())
-		g.mesh.Report(&Fault{Kind: Left, Rank: g.agreed.rank, Text: "with operations of its own in flight"})
+		g.mesh.Report(&Fault{Kind: Left, Rank: g.agreed.Rank, Text: "with operations of its own in flight"})
 		return err
 	}
 	g.posting.Lock()
@@ -126,11 +126,11 @@ func (g *Group) leave() error {
 		return nil // operations report it
 	case !idle:
 		g.fail(g.closed())
-		g.mesh.Report(&Fault{Kind: Left, Rank: g.agreed.rank, Text: "with operations of its own in flight"})
+		g.mesh.Report(&Fault{Kind: Left, Rank: g.agreed.Rank, Text: "with operations of its own in flight"})
 		return nil
 	}
 	g.mesh.Leave(g.composer.posts())
-	long := time.NewTimer(g.agreed.settings.Timeout)
+	long := time.NewTimer(g.agreed.Settings.Timeout)
 	defer long.Stop()
 	for {
 		select {
@@ -140,11 +140,11 @@ func (g *Group) leave() error {
 			return nil
 		case err := <-g.impatient:
 			g.fail(g.closed())
-			g.mesh.Report(&Fault{Kind: Left, Rank: g.agreed.rank, Text: "before all ranks did"})
+			g.mesh.Report(&Fault{Kind: Left, Rank: g.agreed.Rank, Text: "before all ranks did"})
 			return err
 		case <-long.C:
 			g.log.Warn("closing the group waits for ranks that are alive and have not closed it: close it there, or end them",
-				"missing", rankList(g.mesh.Staying()), "waited", g.agreed.settings.Timeout)
+				"missing", rankList(g.mesh.Staying()), "waited", g.agreed.Settings.Timeout)
 		}
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/mesh"
 	"github.com/torch-mcast/torch-mcast/internal/owntime"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
+	"github.com/torch-mcast/torch-mcast/internal/team"
 	"github.com/torch-mcast/torch-mcast/internal/transport/identity"
 )
 
@@ -35,29 +36,26 @@ var (
 	errHungUp  = errors.New("it hung up on the greeting: perhaps another program listens there")
 )
 
-// others are the ranks that this one shares streams with.
-func (a *agreement) others() []int { return a.column.others() }
-
 // callers are all that will ever connect to this rank: of two ranks the lower one dials.
-func (a *agreement) callers() (all []caller) {
+func callers(a *team.Plan) (all []caller) {
 	lower := func(purpose wire.Purpose, peers []int) {
 		for _, r := range peers {
-			if r < a.rank {
-				all = append(all, caller{purpose, r, a.job})
+			if r < a.Rank {
+				all = append(all, caller{purpose, r, a.Job})
 			}
 		}
 	}
-	lower(wire.PurposeMesh, mesh.Neighbours(a.rank, a.size))
-	if a.connects() {
-		lower(wire.PurposeControl, a.neighbours())
-		lower(wire.PurposeStream, a.others())
+	lower(wire.PurposeMesh, mesh.Neighbours(a.Rank, a.Size))
+	if a.Connects() {
+		lower(wire.PurposeControl, a.Neighbours())
+		lower(wire.PurposeStream, a.Others())
 	}
 	return all
 }
 
 // connect makes a connection to each of the given peers, or none. A lower one connects when its
 // program comes to it, however late.
-func (l *lobby) connect(ctx context.Context, a *agreement, purpose wire.Purpose, peers []int) (map[int]net.Conn, error) {
+func (l *lobby) connect(ctx context.Context, a *team.Plan, purpose wire.Purpose, peers []int) (map[int]net.Conn, error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	var mu sync.Mutex
@@ -78,7 +76,7 @@ func (l *lobby) connect(ctx context.Context, a *agreement, purpose wire.Purpose,
 // be made, goes on with the others, and returns the first error that it says. Both functions may be
 // called at the same time.
 func (l *lobby) connectEach(
-	ctx context.Context, a *agreement, purpose wire.Purpose, peers []int, connected func(peer int, c net.Conn), failed func(error),
+	ctx context.Context, a *team.Plan, purpose wire.Purpose, peers []int, connected func(peer int, c net.Conn), failed func(error),
 ) error {
 	var g errgroup.Group
 	g.SetLimit(1 + dials)
@@ -97,8 +95,8 @@ func (l *lobby) connectEach(
 	}
 	missing := map[caller]bool{}
 	for _, peer := range peers {
-		if peer < a.rank {
-			missing[caller{purpose, peer, a.job}] = true
+		if peer < a.Rank {
+			missing[caller{purpose, peer, a.Job}] = true
 		}
 	}
 	g.Go(func() error {
@@ -114,10 +112,10 @@ func (l *lobby) connectEach(
 		return nil
 	})
 	for _, peer := range peers {
-		if peer > a.rank {
+		if peer > a.Rank {
 			g.Go(func() error {
 				return try(func() (int, net.Conn, error) {
-					if purpose == wire.PurposeMesh && len(a.ways) > 1 {
+					if purpose == wire.PurposeMesh && len(a.Ways) > 1 {
 						c, err := l.tryWays(ctx, a, peer)
 						return peer, c, err
 					}
@@ -141,14 +139,14 @@ func closeAll(conns map[int]net.Conn) {
 // no descriptor left, a lobby that was too busy to hear the greeting, a link that is down. Once the
 // group is joined the mesh says who is dead; a path on which no connection comes about for
 // MCAST_TIMEOUT, in which this process runs, is then given up.
-func (l *lobby) dial(ctx context.Context, a *agreement, purpose wire.Purpose, peer int) (net.Conn, error) {
+func (l *lobby) dial(ctx context.Context, a *team.Plan, purpose wire.Purpose, peer int) (net.Conn, error) {
 	defer l.failing(peer, nil)
-	d := Dialing{Segment: a.segment, Bound: l.bound(a, peer, a.at())}
+	d := Dialing{Segment: a.Segment, Bound: l.bound(a, peer, a.Addresses())}
 	switch purpose {
 	case wire.PurposeMesh:
 		d.Segment = smallSegment // what the path carries is found out over it
 	case wire.PurposeStream:
-		d.Timeout = a.settings.Timeout
+		d.Timeout = a.Settings.Timeout
 	}
 	var failing context.Context // ends when the path has failed for too long; nil if it does not fail
 	over := func() {}
@@ -159,7 +157,7 @@ func (l *lobby) dial(ctx context.Context, a *agreement, purpose wire.Purpose, pe
 		if failing == nil && d.Timeout > 0 {
 			failing, over = owntime.WithTimeout(ctx, d.Timeout, &TimeoutError{"MCAST_TIMEOUT", d.Timeout})
 		}
-		c, err := l.dialBound(ctx, a, peer, a.addrs[peer], d)
+		c, err := l.dialBound(ctx, a, peer, a.Addrs[peer], d)
 		switch {
 		case err == nil:
 			// A peer may take its time to answer, but its kernel acknowledges at once.
@@ -191,7 +189,7 @@ func (l *lobby) dial(ctx context.Context, a *agreement, purpose wire.Purpose, pe
 			err, final = fmt.Errorf("%w: %w", context.Cause(failing), err), true
 		}
 		if final {
-			return nil, &absentError{peer, fmt.Errorf("cannot be reached at %v%s: %w", a.addrs[peer], a.why(), err)}
+			return nil, &absentError{peer, fmt.Errorf("cannot be reached at %v%s: %w", a.Addrs[peer], why(a), err)}
 		}
 		before = err
 		l.failing(peer, err)
@@ -203,16 +201,16 @@ func (l *lobby) dial(ctx context.Context, a *agreement, purpose wire.Purpose, pe
 }
 
 // why says why a rank is looked for where it is, if that may be wrong.
-func (a *agreement) why() string {
-	if !a.oneHost {
+func why(a *team.Plan) string {
+	if !a.OneHost {
 		return ""
 	}
 	return " (boot id, network namespace and address say that all ranks share one host)"
 }
 
 // greet says who connects, and for what, and returns once the peer has answered, with what both go on with.
-func greet(ctx context.Context, id *identity.Identity, c net.Conn, a *agreement, purpose wire.Purpose, peer int) (net.Conn, error) {
-	h := wire.Hello{Purpose: purpose, Rank: uint16(a.rank), Job: a.job, Key: a.keys[peer]}
+func greet(ctx context.Context, id *identity.Identity, c net.Conn, a *team.Plan, purpose wire.Purpose, peer int) (net.Conn, error) {
+	h := wire.Hello{Purpose: purpose, Rank: uint16(a.Rank), Job: a.Job, Key: a.Keys[peer]}
 	var b [wire.HelloSize]byte
 	h.Put(b[:])
 	var on net.Conn

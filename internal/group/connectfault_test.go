@@ -15,6 +15,7 @@ import (
 
 	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
+	"github.com/torch-mcast/torch-mcast/internal/team"
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
@@ -32,11 +33,11 @@ func (refusing) Dial(ctx context.Context, _, address string, _ Dialing) (net.Con
 
 // TestRefusalIsTheError: of all connections that end when one is refused, that one is named.
 func TestRefusalIsTheError(t *testing.T) {
-	a := &agreement{rank: 0, size: 64, job: 5, settings: config.Default()}
+	a := &team.Plan{Rank: 0, Size: 64, Job: 5, Settings: config.Default()}
 	var peers []int
-	for r := range a.size {
-		a.keys = append(a.keys, 1)
-		a.addrs = append(a.addrs, netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(r)}), 9))
+	for r := range a.Size {
+		a.Keys = append(a.Keys, 1)
+		a.Addrs = append(a.Addrs, netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(r)}), 9))
 		if r > 0 {
 			peers = append(peers, r)
 		}

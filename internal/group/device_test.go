@@ -11,6 +11,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
 	"github.com/torch-mcast/torch-mcast/internal/staging"
 	"github.com/torch-mcast/torch-mcast/internal/staging/stagingtest"
+	"github.com/torch-mcast/torch-mcast/internal/team"
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
@@ -140,7 +141,7 @@ func TestDeviceArguments(t *testing.T) {
 		}},
 	} {
 		_, err := c.start()
-		require.ErrorAs(t, err, new(*ArgumentError))
+		require.ErrorAs(t, err, new(*team.ArgumentError))
 		require.ErrorContains(t, err, c.says)
 	}
 }

@@ -30,6 +30,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/owntime"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
+	"github.com/torch-mcast/torch-mcast/internal/team"
 	"github.com/torch-mcast/torch-mcast/internal/transport/identity"
 	"github.com/torch-mcast/torch-mcast/internal/transport/netdev"
 	"github.com/torch-mcast/torch-mcast/internal/transport/udp"
@@ -61,34 +62,6 @@ type Endpoint struct {
 	opts  Options
 	lobby *lobby
 	blob  []byte
-}
-
-// blob is what a rank tells the others before any connection exists.
-type blob struct {
-	Version  int    `json:"v"`
-	Commit   string `json:"c,omitempty"` // of the build, for people; empty: unknown
-	Rank     int    `json:"r"`
-	Size     int    `json:"n"`
-	Host     string `json:"h"`           // netdev.HostID
-	User     string `json:"u,omitempty"` // netdev.UserID
-	Name     string `json:"hn,omitempty"`
-	Address  string `json:"a"`           // where other hosts reach it over IPv4; empty: they do not
-	Address6 string `json:"6,omitempty"` // over IPv6
-	Port     int    `json:"p"`           // of its listener
-	Key      string `json:"k"`           // that its listener wants to hear
-	Job      string `json:"j"`           // drawn by every rank, rank 0's counts
-	Secret   string `json:"e,omitempty"` // the name of the identity, see identity.Identity.Name
-	RcvBuf   int    `json:"b"`           // largest receive buffer of a socket
-	Switches int    `json:"x"`           // aggregation nodes that it knows
-	Settings string `json:"s,omitempty"` // those that must agree and differ from the defaults
-	Topology string `json:"t,omitempty"` // where its host is in the network
-	// Rails are the addresses of each further interface that is asked for.
-	Rails [][]netip.Addr `json:"l,omitempty"`
-	Asked bool           `json:"i,omitempty"` // for an interface
-	// Devices says that the host has an RDMA device that auto may take.
-	Devices bool `json:"d,omitempty"`
-	// Candidates are all its addresses where no interface is asked for.
-	Candidates []netdev.Candidate `json:"w,omitempty"`
 }
 
 // Open makes a rank reachable. Exchange the Blobs of all ranks, then Join.
@@ -126,15 +99,15 @@ func Open(o Options) (*Endpoint, error) {
 	if err != nil {
 		return nil, fmt.Errorf("rank %d: %w", o.Rank, err)
 	}
-	mine := blob{
-		Version: protocolVersion, Commit: clip(version.Commit()), Rank: o.Rank, Size: o.Size,
+	mine := team.Blob{
+		Version: protocolVersion, Commit: team.ClipCommit(version.Commit()), Rank: o.Rank, Size: o.Size,
 		Host: o.Network.Host(), User: o.Network.User(), Name: o.Network.Name(),
 		Port: l.port(), Secret: name, RcvBuf: receiveLimit(o.Settings),
 		Key: strconv.FormatUint(l.key, 16), Job: strconv.FormatUint(random64(), 16),
 		Switches: len(o.Settings.Switches()), Settings: o.Settings.Agreed(), Topology: o.Settings.Topology, Rails: rails,
 	}
 	mine.Devices = o.mayHaveDevices()
-	mine.offer(addrs)
+	mine.Offer(addrs)
 	if mine.Asked = o.Settings.Interface != ""; !mine.Asked {
 		mine.Candidates = o.Network.Candidates(family)
 	}
@@ -247,14 +220,14 @@ func (e *Endpoint) withinJoinTimeout(ctx context.Context) (context.Context, cont
 func (e *Endpoint) Join(ctx context.Context, blobs [][]byte) (*Group, error) {
 	ctx, cancel := e.withinJoinTimeout(ctx)
 	defer cancel()
-	a, err := newAgreement(e.opts, blobs)
+	a, err := team.New(e.opts.self(), blobs)
 	if err != nil {
 		e.lobby.close()
 		return nil, err
 	}
-	if a.keys[a.rank] != e.lobby.key { // keys of datagrams are derived from it, and must be new
+	if a.Keys[a.Rank] != e.lobby.key { // keys of datagrams are derived from it, and must be new
 		e.lobby.close()
-		return nil, argument("blob %d is another endpoint's than this rank's: want the Blob of this one (does the store keep those of an earlier job?)", a.rank)
+		return nil, argument("blob %d is another endpoint's than this rank's: want the Blob of this one (does the store keep those of an earlier job?)", a.Rank)
 	}
 	g, err := join(ctx, e, a)
 	if err != nil {

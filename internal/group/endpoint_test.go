@@ -7,12 +7,13 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/torch-mcast/torch-mcast/internal/config"
+	"github.com/torch-mcast/torch-mcast/internal/team"
 	"github.com/torch-mcast/torch-mcast/internal/transport/netdev"
+	"github.com/torch-mcast/torch-mcast/internal/version"
 )
 
 // longest are the longest IPv4 and IPv6 addresses.
@@ -101,23 +102,12 @@ func TestPlainName(t *testing.T) {
 	}
 }
 
-// TestDifference: settings are compared by name, and one that a rank does not spell has its default.
-func TestDifference(t *testing.T) {
-	of := func(change func(*config.Settings)) string {
-		s := config.Default()
-		change(&s)
-		return s.Agreed()
-	}
-	chains := of(func(s *config.Settings) { s.Chains, s.Timeout = 4, time.Minute })
-	group := of(func(s *config.Settings) { s.Timeout, s.Group = time.Minute, longest[0] })
-	for _, c := range []struct{ first, other, zero, theirs, text string }{
-		{chains, "", "MCAST_TIMEOUT=1m0s MCAST_CHAINS=4", "MCAST_TIMEOUT=30s MCAST_CHAINS=0", "rank 0 has MCAST_TIMEOUT=1m0s, rank 3 MCAST_TIMEOUT=30s; rank 0 has MCAST_CHAINS=4, rank 3 MCAST_CHAINS=0"},
-		{chains, group, "MCAST_GROUP= MCAST_CHAINS=4", "MCAST_GROUP=255.255.255.254 MCAST_CHAINS=0", "rank 0 has MCAST_GROUP=, rank 3 MCAST_GROUP=255.255.255.254; rank 0 has MCAST_CHAINS=4, rank 3 MCAST_CHAINS=0"},
-		{"MCAST_NEW=1", "", "MCAST_NEW=1", "", `rank 0 has "MCAST_NEW=1", rank 3 ""`},
-	} {
-		err := difference(c.first, c.other, 3)
-		require.Equal(t, [2]int{0, 3}, err.Between.Ranks)
-		require.Equal(t, [2]string{c.zero, c.theirs}, err.Between.What)
-		require.Equal(t, "ranks have different settings: "+c.text, err.Text)
-	}
+// TestBlobNamesTheCommit of the build.
+func TestBlobNamesTheCommit(t *testing.T) {
+	e, err := Open(Options{Size: 1, Settings: config.Default()})
+	require.NoError(t, err)
+	defer e.Close()
+	var said team.Blob
+	require.NoError(t, json.Unmarshal(e.Blob(), &said))
+	require.Equal(t, version.Commit(), said.Commit)
 }

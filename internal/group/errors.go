@@ -6,21 +6,13 @@ import (
 	"fmt"
 
 	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
+	"github.com/torch-mcast/torch-mcast/internal/team"
 )
-
-// MismatchError says that ranks were started with what does not go together.
-type MismatchError struct {
-	Between collective.Disagreement
-	Text    string
-}
-
-// Error names both ranks and what they have.
-func (e *MismatchError) Error() string { return e.Text }
 
 // MismatchOf returns which two ranks an error says to disagree, and what each of them has or
 // called.
 func MismatchOf(err error) (d collective.Disagreement, ok bool) {
-	var start *MismatchError
+	var start *team.MismatchError
 	var fault *Fault
 	var answer *refusal
 	switch {
@@ -66,16 +58,16 @@ func RankOf(err error) (rank int, ok bool) {
 	return 0, false
 }
 
-// cannotJoin is the error that the other ranks get when this one cannot join because of err. If ctx was
+// cannotJoin is the error that the other ranks get when a rank cannot join because of err. If ctx was
 // cancelled, it is this one that gives up, for whomever it waited.
-func (a *agreement) cannotJoin(ctx context.Context, err error) *Fault {
+func cannotJoin(ctx context.Context, rank int, err error) *Fault {
 	var fault *Fault
 	var absent *absentError
 	switch {
 	case errors.As(err, &fault):
 		return fault
 	case errors.As(err, &absent) && (ctx.Err() == nil || timedOut(ctx)):
-		return &Fault{Kind: Dead, Rank: absent.rank, Text: fmt.Sprintf("%v (seen by rank %d)", absent.err, a.rank)}
+		return &Fault{Kind: Dead, Rank: absent.rank, Text: fmt.Sprintf("%v (seen by rank %d)", absent.err, rank)}
 	}
-	return &Fault{Kind: Aborted, Rank: a.rank, Text: fmt.Sprintf("it cannot join: %v", err)}
+	return &Fault{Kind: Aborted, Rank: rank, Text: fmt.Sprintf("it cannot join: %v", err)}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
+	"github.com/torch-mcast/torch-mcast/internal/team"
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys"
 )
 
@@ -23,7 +24,7 @@ func TestMismatchOf(t *testing.T) {
 	d, ok = MismatchOf(&Fault{Kind: Mismatch, Rank: 1, Text: "other words"})
 	require.True(t, ok)
 	require.Equal(t, collective.Disagreement{Ranks: [2]int{1, -1}, What: [2]string{"other words", ""}}, d)
-	d, ok = MismatchOf(difference("MCAST_PORT=5000 MCAST_CHAINS=2 MCAST_CHUNK=1000", "MCAST_PORT=5000 MCAST_CHAINS=4", 6))
+	d, ok = MismatchOf(team.DifferentSettings("MCAST_PORT=5000 MCAST_CHAINS=2 MCAST_CHUNK=1000", "MCAST_PORT=5000 MCAST_CHAINS=4", 6))
 	require.True(t, ok)
 	require.Equal(t, collective.Disagreement{
 		Ranks: [2]int{0, 6}, What: [2]string{"MCAST_CHAINS=2 MCAST_CHUNK=1000", "MCAST_CHAINS=4 MCAST_CHUNK=0"},
@@ -34,7 +35,7 @@ func TestMismatchOf(t *testing.T) {
 
 // TestPathOf: from which rank to which one data do not pass, whatever the text names.
 func TestPathOf(t *testing.T) {
-	g := &Group{agreed: &agreement{rank: 3, addrs: []netip.AddrPort{netip.MustParseAddrPort("10.0.0.1:1")}}}
+	g := &Group{agreed: &team.Plan{Rank: 3, Addrs: []netip.AddrPort{netip.MustParseAddrPort("10.0.0.1:1")}}}
 	from, to, ok := PathOf(fmt.Errorf("rank 7 of 20 cannot join: %w",
 		g.cannotConnect(&absentError{12, fmt.Errorf("cannot be reached at 10.0.0.1:1: %w", &TimeoutError{"MCAST_TIMEOUT", time.Second})})))
 	require.True(t, ok)

@@ -42,7 +42,7 @@ func (f flat) broadcast(buf []byte, root int) (*Work, error) {
 		Recv: buf,
 	}
 	own := 0
-	if root == f.agreed.rank {
+	if root == f.agreed.Rank {
 		o.Send, own = nonNil(buf), len(buf)
 	}
 	return f.postGather(o, own, piece{})

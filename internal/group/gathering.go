@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/torch-mcast/torch-mcast/internal/protocol/multicast"
+	"github.com/torch-mcast/torch-mcast/internal/team"
 )
 
 // Ways in which Allgathers and Broadcasts travel, as Info says.
@@ -16,10 +17,10 @@ const (
 // gathering is how Allgathers and Broadcasts travel, and why.
 type gathering struct{ by, reason string }
 
-// gathering concludes from what the paths carry, on all ranks alike, how Allgathers and Broadcasts
+// gatheringOver concludes from what the paths carry, on all ranks alike, how Allgathers and Broadcasts
 // travel: by multicast only if it passes between all ranks.
-func (a *agreement) gathering(paths *probed) (gathering, error) {
-	switch setting := a.settings.Multicast; {
+func gatheringOver(a *team.Plan, paths *probed) (gathering, error) {
+	switch setting := a.Settings.Multicast; {
 	case setting == "off":
 		return gathering{byUnicast, "MCAST_MULTICAST=off"}, nil
 	case len(paths.deaf) == 0:

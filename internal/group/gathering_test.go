@@ -7,6 +7,7 @@ import (
 
 	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/multicast"
+	"github.com/torch-mcast/torch-mcast/internal/team"
 )
 
 // TestGathering: all ranks conclude alike from the setting and from who hears whom.
@@ -23,13 +24,13 @@ func TestGathering(t *testing.T) {
 		{"off", all, byUnicast, "MCAST_MULTICAST=off"},
 		{"off", deaf, byUnicast, "MCAST_MULTICAST=off"},
 	} {
-		a := &agreement{settings: config.Settings{Multicast: c.setting}}
-		g, err := a.gathering(c.paths)
+		a := &team.Plan{Settings: config.Settings{Multicast: c.setting}}
+		g, err := gatheringOver(a, c.paths)
 		require.NoError(t, err)
 		require.Equal(t, gathering{c.by, c.why}, g)
 	}
 	deaf.snooping = "a switch that snoops IGMP needs a querier"
-	_, err := (&agreement{settings: config.Settings{Multicast: "require"}}).gathering(deaf)
+	_, err := gatheringOver(&team.Plan{Settings: config.Settings{Multicast: "require"}}, deaf)
 	var fault *Fault
 	require.ErrorAs(t, err, &fault)
 	require.Equal(t, Path, fault.Kind)

@@ -18,7 +18,7 @@ func (o *outputs) take(recv []byte) (*Output, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, p := range o.ready {
-		if len(recv) == p.bytes && engine.SameMemory(recv, o.ring[p.from:]) {
+		if len(recv) == p.bytes && engine.SameMemory(recv, o.ring[p.From:]) {
 			if p.used || p.released {
 				return nil, argument("allgather: recv is an output that was gathered into or released before: reserve one for each Allgather")
 			}
@@ -42,7 +42,7 @@ func (p *Output) ended(refused bool) {
 type claim [32]byte
 
 func (p *Output) claim() (c claim) {
-	for i, v := range []uint64{p.number, uint64(p.bytes), uint64(p.from), p.order} {
+	for i, v := range []uint64{p.Number, uint64(p.bytes), uint64(p.From), p.Order} {
 		binary.BigEndian.PutUint64(c[8*i:], v)
 	}
 	return c
@@ -61,7 +61,7 @@ func (g *Group) gatherOutput(send, own, recv []byte, p *Output) (*Work, error) {
 		copy(own, send)
 	}
 	mine := p.claim()
-	all := make([]byte, p.members.size()*len(mine))
+	all := make([]byte, p.members.Size()*len(mine))
 	claims := engine.GatherOp{Op: multicast.Op{Collective: wire.Allgather, Bytes: len(mine)}, Send: mine[:], Recv: all}
 	w, err := g.composer.allgatherInto(own, recv, claims, func(err error) error {
 		if err == nil {
@@ -82,12 +82,12 @@ func (g *Group) gatherOutput(send, own, recv []byte, p *Output) (*Work, error) {
 // compareClaims looks at what the ranks of the host say of an output. If another's differs, the group
 // fails: somebody has written where others read.
 func (g *Group) compareClaims(p *Output, mine claim, all []byte) error {
-	for i := range p.members.ranks {
+	for i := range p.members.Ranks {
 		if theirs := claim(all[i*len(mine):]); theirs != mine {
 			d := &collective.Disagreement{
-				Ranks: [2]int{g.agreed.rank, p.members.rank(i)}, What: [2]string{"gathered into " + mine.String(), "gathered into " + theirs.String()},
+				Ranks: [2]int{g.agreed.Rank, p.members.Rank(i)}, What: [2]string{"gathered into " + mine.String(), "gathered into " + theirs.String()},
 			}
-			f := &Fault{Kind: Mismatch, Rank: g.agreed.rank, Between: d, Text: fmt.Sprintf(
+			f := &Fault{Kind: Mismatch, Rank: g.agreed.Rank, Between: d, Text: fmt.Sprintf(
 				"ranks disagree: rank %d has %s, rank %d %s", d.Ranks[0], d.What[0], d.Ranks[1], d.What[1])}
 			g.mesh.Report(f)
 			return f

@@ -2,7 +2,6 @@ package group
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -11,6 +10,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/engine"
 	"github.com/torch-mcast/torch-mcast/internal/mesh"
 	"github.com/torch-mcast/torch-mcast/internal/staging"
+	"github.com/torch-mcast/torch-mcast/internal/team"
 	"github.com/torch-mcast/torch-mcast/internal/trace"
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
 	"github.com/torch-mcast/torch-mcast/pkg/overlap"
@@ -31,20 +31,9 @@ const (
 	Aborted  = mesh.Aborted  // a rank gave the group up, and said why
 )
 
-// ArgumentError says that a call was wrong in a way that this rank can see by
-// itself. The group goes on.
-type ArgumentError struct{ Text string }
-
-// Error names the argument and what is allowed.
-func (e *ArgumentError) Error() string { return e.Text }
-
-func argument(format string, args ...any) error {
-	return &ArgumentError{fmt.Sprintf(format, args...)}
-}
-
 // Group is a communicator that this rank has joined.
 type Group struct {
-	agreed *agreement
+	agreed *team.Plan
 	info   Info
 	meter  *overlap.Meter
 	clock  engine.Clock // of all lanes
@@ -98,10 +87,14 @@ type Group struct {
 }
 
 // Rank returns this rank's number.
-func (g *Group) Rank() int { return g.agreed.rank }
+func (g *Group) Rank() int { return g.agreed.Rank }
 
 // Size returns the number of ranks.
-func (g *Group) Size() int { return g.agreed.size }
+func (g *Group) Size() int { return g.agreed.Size }
+
+// Nodes returns the ranks of each host, where the group works on two levels; else nil. The order in which
+// it then sums is that of reduce.FoldNested.
+func (g *Group) Nodes() [][]int { return g.agreed.Nodes }
 
 // Work is an operation in flight.
 type Work struct {
@@ -182,14 +175,14 @@ func (g *Group) StartAllgather(send, recv []byte) (*Work, error) {
 }
 
 func (g *Group) startAllgather(send, recv []byte) (*Work, error) {
-	if len(recv) != len(send)*g.agreed.size {
+	if len(recv) != len(send)*g.agreed.Size {
 		return nil, argument("allgather: recv has %d bytes; %d ranks with a shard of %d bytes need %d",
-			len(recv), g.agreed.size, len(send), len(send)*g.agreed.size)
+			len(recv), g.agreed.Size, len(send), len(send)*g.agreed.Size)
 	}
-	own := recv[g.agreed.rank*len(send):][:len(send)]
+	own := recv[g.agreed.Rank*len(send):][:len(send)]
 	if overlaps(send, recv) && !engine.SameMemory(send, own) {
 		return nil, argument("allgather: send overlaps recv without being its own slot, recv[%d:%d]",
-			g.agreed.rank*len(send), (g.agreed.rank+1)*len(send))
+			g.agreed.Rank*len(send), (g.agreed.Rank+1)*len(send))
 	}
 	p, err := g.outputs.take(recv)
 	if err != nil {
@@ -213,8 +206,8 @@ func (g *Group) StartBroadcast(buf []byte, root int) (*Work, error) {
 }
 
 func (g *Group) startBroadcast(buf []byte, root int) (*Work, error) {
-	if root < 0 || root >= g.agreed.size {
-		return nil, argument("broadcast: root %d is not a rank; ranks are 0 to %d", root, g.agreed.size-1)
+	if root < 0 || root >= g.agreed.Size {
+		return nil, argument("broadcast: root %d is not a rank; ranks are 0 to %d", root, g.agreed.Size-1)
 	}
 	defer g.composer.hold()()
 	return g.composer.broadcast(buf, root)

@@ -67,8 +67,8 @@ func (g *Group) Info() Info {
 	now, _ := g.column.gather.Stats()
 	i.Allgather, i.AllgatherReason = g.joinedBy.now(&now)
 	i.ReduceScatter, i.ReduceScatterReason = "direct", w.reason
-	if a := g.agreed; !a.crosses() {
-		i.ReduceScatterReason = fmt.Sprintf("rank %d of the same host stands for this one", a.node.ranks[a.node.own%a.columns])
+	if a := g.agreed; !a.Crosses() {
+		i.ReduceScatterReason = fmt.Sprintf("rank %d of the same host stands for this one", a.Node.Ranks[a.Node.Own%a.Columns])
 	}
 	if g.column.reduce.Switched() && w.via != "" {
 		i.ReduceScatter, i.ReduceScatterReason = "switch", w.via

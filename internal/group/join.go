@@ -13,6 +13,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/protocol/multicast"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
+	"github.com/torch-mcast/torch-mcast/internal/team"
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys"
 	"github.com/torch-mcast/torch-mcast/pkg/overlap"
@@ -27,10 +28,6 @@ const (
 	eagerChunks = 128
 	// reorder is how long a hole in a root's chunks may be mere reordering.
 	reorder = 200 * time.Microsecond
-	// maxChains bounds how many ranks multicast at a time if nobody says, and
-	// chainWindow is how many chunks each of them may then have on its way.
-	maxChains   = 64
-	chainWindow = 4
 )
 
 // transports are an opened fabric: its two kinds of traffic.
@@ -53,25 +50,25 @@ type transports struct {
 
 // join connects this rank to the others. On an error it leaves nothing behind
 // but the endpoint's lobby, which Join closes.
-func join(ctx context.Context, e *Endpoint, a *agreement) (_ *Group, err error) {
+func join(ctx context.Context, e *Endpoint, a *team.Plan) (_ *Group, err error) {
 	start := time.Now()
 	g := &Group{agreed: a, meter: new(overlap.Meter), clock: engine.NewClock(), lobby: e.lobby, log: e.opts.logger(),
 		gone: make(chan struct{}), impatient: make(chan error, 1)}
 	g.books.open(&g.waited)
 	g.life, g.end = context.WithCancelCause(context.Background())
-	joinTime := a.settings.JoinTimeout + a.settings.Timeout // ctx, which ends first, says what is over
-	g.mesh = mesh.New(a.rank, a.size, nil, a.settings.Timeout, joinTime, g.failed, g.left)
+	joinTime := a.Settings.JoinTimeout + a.Settings.Timeout // ctx, which ends first, says what is over
+	g.mesh = mesh.New(a.Rank, a.Size, nil, a.Settings.Timeout, joinTime, g.failed, g.left)
 	stop := tellWaits(func(text string) { g.log.Warn(text) }, g.awaited())
 	c, err := g.open(ctx)
 	stop()
 	if err != nil {
 		err = g.whoIsMissing(ctx, err)
 		var f *Fault
-		own := errors.As(g.mesh.Err(), &f) && f.Rank == a.rank && (f.Kind == mesh.Local || f.Kind == mesh.Aborted)
+		own := errors.As(g.mesh.Err(), &f) && f.Rank == a.Rank && (f.Kind == mesh.Local || f.Kind == mesh.Aborted)
 		if f != nil && !own && !unreached(err, f.Rank) {
 			err = f // rather than what it led to
 		}
-		g.mesh.Report(a.cannotJoin(ctx, err))
+		g.mesh.Report(cannotJoin(ctx, a.Rank, err))
 		g.end(err)
 		g.mesh.Close()
 		return nil, err
@@ -107,7 +104,7 @@ func (g *Group) open(ctx context.Context) (*transports, error) {
 	joining, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	defer context.AfterFunc(g.life, func() { stop(context.Cause(g.life)) })()
-	found, err := g.agreed.agreeOnWay(joining, g.mesh, g.lobby)
+	found, err := agreeOnWay(joining, g.agreed, g.mesh, g.lobby)
 	if err != nil {
 		return nil, err
 	}
@@ -152,8 +149,8 @@ func (g *Group) connectMesh(caller context.Context) error {
 		case <-ctx.Done():
 		}
 	})()
-	return g.lobby.connectEach(ctx, a, wire.PurposeMesh, mesh.Neighbours(a.rank, a.size), g.mesh.Add, func(err error) {
-		g.mesh.Report(a.cannotJoin(caller, err))
+	return g.lobby.connectEach(ctx, a, wire.PurposeMesh, mesh.Neighbours(a.Rank, a.Size), g.mesh.Add, func(err error) {
+		g.mesh.Report(cannotJoin(caller, a.Rank, err))
 	})
 }
 
@@ -170,7 +167,7 @@ func (g *Group) whoIsMissing(ctx context.Context, err error) error {
 		select {
 		case <-g.life.Done():
 			return err
-		case <-time.After(min(g.agreed.settings.Timeout/8, reasonPatience)):
+		case <-time.After(min(g.agreed.Settings.Timeout/8, reasonPatience)):
 		}
 		if rank, ok := g.mesh.Silent(); ok {
 			return &absentError{rank, fmt.Errorf("has not answered: %w", context.Cause(ctx))}
@@ -250,11 +247,11 @@ func agree(ctx context.Context, m *mesh.Mesh, mine joinResult, err error) ([]joi
 }
 
 // open opens the fabric agreed on on all ranks, or on none.
-func open(ctx context.Context, m *mesh.Mesh, l *lobby, a *agreement) (*transports, int, error) {
+func open(ctx context.Context, m *mesh.Mesh, l *lobby, a *team.Plan) (*transports, int, error) {
 	c, err := openFabric(ctx, m, l, a)
 	var mine joinResult
 	if err != nil {
-		tellOthers(ctx, m, a.rank, err)
+		tellOthers(ctx, m, a.Rank, err)
 	} else {
 		t := c.gather.Traits()
 		mine.Window, mine.Chunk = t.Window, t.Chunk
@@ -266,7 +263,7 @@ func open(ctx context.Context, m *mesh.Mesh, l *lobby, a *agreement) (*transport
 	for r := range all {
 		window = min(window, all[r].Window)
 		if all[r].Chunk != mine.Chunk {
-			err = fmt.Errorf("rank %d has chunks of %d bytes, rank %d of %d; set MCAST_CHUNK", r, all[r].Chunk, a.rank, mine.Chunk)
+			err = fmt.Errorf("rank %d has chunks of %d bytes, rank %d of %d; set MCAST_CHUNK", r, all[r].Chunk, a.Rank, mine.Chunk)
 		}
 	}
 	if err != nil && c != nil {
@@ -279,16 +276,16 @@ func open(ctx context.Context, m *mesh.Mesh, l *lobby, a *agreement) (*transport
 }
 
 // openFabric opens the fabric agreed on, and the region of this rank's host.
-func openFabric(ctx context.Context, m *mesh.Mesh, l *lobby, a *agreement) (c *transports, err error) {
+func openFabric(ctx context.Context, m *mesh.Mesh, l *lobby, a *team.Plan) (c *transports, err error) {
 	region, found, err := settleRegion(ctx, m, l, a)
 	if err != nil {
 		return nil, err
 	}
-	l.expect(a.callers())
-	if a.fabric == "shm" {
+	l.expect(callers(a))
+	if a.Fabric == "shm" {
 		return openShm(a, region), nil
 	}
-	if c, err = fabrics[a.fabric].open(ctx, m, l, a); err != nil {
+	if c, err = fabrics[a.Fabric].open(ctx, m, l, a); err != nil {
 		if region != nil {
 			err = errors.Join(err, region.Close())
 		}
@@ -318,7 +315,7 @@ func tellOthers(ctx context.Context, m *mesh.Mesh, rank int, err error) {
 
 // start sets up the two lanes over an open fabric.
 func (g *Group) start(c *transports, window int) error {
-	a, s := g.agreed, g.agreed.settings
+	a, s := g.agreed, g.agreed.Settings
 	simd, err := reduce.ParseLevel(s.SIMD)
 	if err != nil {
 		return err
@@ -329,48 +326,48 @@ func (g *Group) start(c *transports, window int) error {
 	t := c.gather.Traits()
 	g.link, g.joinedBy, g.registers = c.link, c.by, c.registers
 	g.info = Info{
-		Rank: a.rank, Size: a.size, Fabric: t.Name, Reason: a.reason, Interface: c.iface,
-		Address: a.addrs[a.rank].Addr().String(), Rails: append([]string{}, c.rails...),
+		Rank: a.Rank, Size: a.Size, Fabric: t.Name, Reason: a.Reason, Interface: c.iface,
+		Address: a.Addrs[a.Rank].Addr().String(), Rails: append([]string{}, c.rails...),
 		ChunkBytes: t.Chunk, WindowBytes: window * t.Chunk, SIMD: simd.String(), Notes: append([]string{}, t.Notes...),
-		Peers: c.peers, Unheard: append([][2]int{}, c.unheard...), Topology: s.Topology, Ring: a.chain(), Nodes: len(a.nodes), NodesReason: a.levels(),
+		Peers: c.peers, Unheard: append([][2]int{}, c.unheard...), Topology: s.Topology, Ring: a.Chain(), Nodes: len(a.Nodes), NodesReason: a.Levels(),
 	}
 	for _, w := range c.found {
 		g.warnings.add(w.cause, w.text) // logJoined logs it
 	}
-	if t.Lossless && s.Loss > 0 && a.switches == 0 {
+	if t.Lossless && s.Loss > 0 && a.Switches == 0 {
 		g.info.Notes = append(g.info.Notes, "MCAST_LOSS has no effect: "+t.Name+" does not lose")
 	}
-	if a.apart != "" {
-		g.info.Notes = append(g.info.Notes, a.apart+": run all ranks of a host as one user")
+	if a.Apart != "" {
+		g.info.Notes = append(g.info.Notes, a.Apart+": run all ranks of a host as one user")
 	}
-	if a.oddSwitch {
-		g.info.Notes = append(g.info.Notes, "Reduce-Scatter goes directly: "+a.noSwitch)
+	if a.OddSwitch {
+		g.info.Notes = append(g.info.Notes, "Reduce-Scatter goes directly: "+a.NoSwitch)
 	}
 	var sums *engine.Reduce
 	gather := engine.NewGather(engine.GatherConfig{
 		Core: multicast.Config{
-			Rank: a.column.own, Size: a.column.size(), Ring: a.ring, Chunk: t.Chunk, Lossless: t.Lossless, Window: window,
-			Chains: a.chains(window), Subgroups: a.subgroups(), Eager: min(s.Eager, arenaBytes), Arena: arenaBytes, EagerChunks: eagerChunks, Reads: t.Reads,
-			Cutoff: a.cutoff(g.lobby.network.Cores()), Reorder: reorder, Deaf: c.by.by == byUnicast,
+			Rank: a.Column.Own, Size: a.Column.Size(), Ring: a.Ring, Chunk: t.Chunk, Lossless: t.Lossless, Window: window,
+			Chains: a.Chains(window), Subgroups: a.Subgroups(), Eager: min(s.Eager, arenaBytes), Arena: arenaBytes, EagerChunks: eagerChunks, Reads: t.Reads,
+			Cutoff: a.Cutoff(g.lobby.network.Cores()), Reorder: reorder, Deaf: c.by.by == byUnicast,
 		},
-		Job: a.columnJob(), Fabric: c.gather, Clock: g.clock,
-		Broken: g.brokenAmong(&a.column),
+		Job: a.ColumnJob(), Fabric: c.gather, Clock: g.clock,
+		Broken: g.brokenAmong(&a.Column),
 		Relay:  s.Multicast == "off",
 		Link:   g.link.fabric(),
 		Class:  g.class(),
 		Shared: func() bool { return sums.InFlight() > 0 },
 		Trace:  g.traced("gather"),
 	})
-	g.route.Store(&routeInfo{reason: a.noSwitch})
+	g.route.Store(&routeInfo{reason: a.NoSwitch})
 	sums = engine.NewReduce(engine.ReduceConfig{
-		Rank: a.column.own, Size: a.column.size(), Clock: g.clock,
+		Rank: a.Column.Own, Size: a.Column.Size(), Clock: g.clock,
 		Class:  g.class(),
 		Link:   g.link.fabric(),
 		Route:  newRouteDriver(g, c.streams).run,
-		Broken: g.reduceBrokenAmong(&a.column),
+		Broken: g.reduceBrokenAmong(&a.Column),
 		Trace:  g.traced("reduce"),
 	})
-	g.column = newLevel(&a.column, gather, sums)
+	g.column = newLevel(&a.Column, gather, sums)
 	g.levels, g.composer = []*level{g.column}, flat{g}
 	if g.region = c.region; g.region != nil {
 		node := g.newNode(g.region)
@@ -386,18 +383,18 @@ func (g *Group) start(c *transports, window int) error {
 }
 
 // brokenAmong is broken for a gather lane of some ranks, which it has by their index.
-func (g *Group) brokenAmong(m *members) func(index int, err error) {
+func (g *Group) brokenAmong(m *team.Members) func(index int, err error) {
 	return func(index int, err error) {
-		if err = m.inRanks(err); index >= 0 {
-			err = fmt.Errorf("connection to rank %d: %w", m.rank(index), err)
+		if err = inRanks(m, err); index >= 0 {
+			err = fmt.Errorf("connection to rank %d: %w", m.Rank(index), err)
 		}
-		g.broken(m.rank(index), err)
+		g.broken(m.Rank(index), err)
 	}
 }
 
 // reduceBrokenAmong is reduceBroken for a reduce lane of some ranks.
-func (g *Group) reduceBrokenAmong(m *members) func(err error) {
-	return func(err error) { g.reduceBroken(m.inRanks(err)) }
+func (g *Group) reduceBrokenAmong(m *team.Members) func(err error) {
+	return func(err error) { g.reduceBroken(inRanks(m, err)) }
 }
 
 // reduceBroken is broken for the reduce lane.
@@ -429,6 +426,6 @@ func (g *Group) broken(rank int, err error) {
 	case rank >= 0:
 		g.mesh.Lost(rank, err)
 	default:
-		g.mesh.Report(&Fault{Kind: mesh.Local, Rank: g.agreed.rank, Text: err.Error()})
+		g.mesh.Report(&Fault{Kind: mesh.Local, Rank: g.agreed.Rank, Text: err.Error()})
 	}
 }

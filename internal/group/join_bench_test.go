@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/torch-mcast/torch-mcast/internal/config"
+	"github.com/torch-mcast/torch-mcast/internal/team"
 )
 
 // BenchmarkOpen makes a rank reachable.
@@ -21,7 +22,7 @@ func BenchmarkOpen(b *testing.B) {
 func BenchmarkAgreement(b *testing.B) {
 	eps, blobs := openAll(b, 4, nil)
 	for b.Loop() {
-		if _, err := newAgreement(eps[1].opts, blobs); err != nil {
+		if _, err := team.New(eps[1].opts.self(), blobs); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/torch-mcast/torch-mcast/internal/team"
 	"github.com/torch-mcast/torch-mcast/internal/transport/identity"
 	"github.com/torch-mcast/torch-mcast/internal/transport/seal"
 )
@@ -15,8 +16,8 @@ import (
 func TestKeyVector(t *testing.T) {
 	id, err := identity.New("0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef")
 	require.NoError(t, err)
-	a := agreement{job: 0x0001020304050607, keys: []uint64{0x0c0d0e0f10111213, 0x1415161718191a1b}}
-	ours, err := a.newSealer(seal.Tags, id, "datagrams", 0x08090a0b, 7)
+	a := &team.Plan{Job: 0x0001020304050607, Keys: []uint64{0x0c0d0e0f10111213, 0x1415161718191a1b}}
+	ours, err := newSealer(a, seal.Tags, id, "datagrams", 0x08090a0b, 7)
 	require.NoError(t, err)
 	key, err := hex.DecodeString("79210db2c767a26a3b633843675190e7e91516558d38c5c9a41c5c4b3b4ef67c")
 	require.NoError(t, err)

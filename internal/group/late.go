@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/torch-mcast/torch-mcast/internal/engine"
+	"github.com/torch-mcast/torch-mcast/internal/team"
 	"github.com/torch-mcast/torch-mcast/internal/trace"
 )
 
@@ -27,13 +28,13 @@ type lane interface {
 // wait is what a monitor knows of a lane's oldest operation.
 type wait struct {
 	lane
-	trace  *trace.Lane // nil: nothing remembers
-	among  *members    // whom the lane knows by their place
-	asked  bool        // at the beat before, so that the answer is of now
-	now    *Waiting    // nil: nothing waits
-	seq    uint32      // of the operation, in the lane
-	said   *Waiting    // what was last said of the wait; nil: nothing
-	warned bool        // ... at least once as a warning
+	trace  *trace.Lane   // nil: nothing remembers
+	among  *team.Members // whom the lane knows by their place
+	asked  bool          // at the beat before, so that the answer is of now
+	now    *Waiting      // nil: nothing waits
+	seq    uint32        // of the operation, in the lane
+	said   *Waiting      // what was last said of the wait; nil: nothing
+	warned bool          // ... at least once as a warning
 }
 
 // Waiting says that an operation of this rank does not move.
@@ -119,7 +120,7 @@ func (w *wait) look() {
 		w.seq = answer.Seq
 		return // until it is there at the next beat, too
 	}
-	w.now = &Waiting{Operation: answer.What.In(w.among.name), Ranks: pick(&members{ranks: answer.Ranks}, w.among.ranks), Why: answer.Why, For: answer.Idle}
+	w.now = &Waiting{Operation: answer.What.In(w.among.Name), Ranks: team.Pick(&team.Members{Ranks: answer.Ranks}, w.among.Ranks), Why: answer.Why, For: answer.Idle}
 	w.trace.Waits(trace.Wait{For: w.now.whom(), Operation: w.now.Operation, Why: w.now.Why}, answer.At-answer.Idle, answer.At)
 }
 

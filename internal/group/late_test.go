@@ -11,6 +11,7 @@ import (
 
 	"github.com/torch-mcast/torch-mcast/internal/engine"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
+	"github.com/torch-mcast/torch-mcast/internal/team"
 )
 
 // script is a lane of which each beat has an operation that has not moved for so long; negative: none is in flight.
@@ -61,7 +62,7 @@ func TestLongWaitsAreSaid(t *testing.T) {
 		if s.idle = time.Duration(beat) * time.Second; beat > 35 {
 			s.idle = -1
 		}
-	}, wait{lane: s, among: &members{ranks: []int{4, 7}}}))
+	}, wait{lane: s, among: &team.Members{Ranks: []int{4, 7}}}))
 }
 
 // TestNoWaitIsSaidTwice: waits that are no longer than those warned of are information, and short ones nothing.
@@ -72,7 +73,7 @@ func TestNoWaitIsSaidTwice(t *testing.T) {
 		if s.seq == 2 {
 			s.idle = min(s.idle, longWait-1)
 		}
-	}, wait{lane: s, among: &members{ranks: []int{4, 7}}})
+	}, wait{lane: s, among: &team.Members{Ranks: []int{4, 7}}})
 	require.Len(t, lines, 8, "5 s, 10 s and the end; not that of the last, of which none is told: %q", lines)
 	for i, line := range lines {
 		require.Equal(t, i < 3, strings.HasPrefix(line, "level=WARN"), line)
@@ -86,5 +87,5 @@ func TestAnswersOfLongAgoAreNoWaits(t *testing.T) {
 		if s.idle = time.Minute; beat%2 == 1 {
 			s.idle = -1
 		}
-	}, wait{lane: s, among: &members{ranks: []int{4, 7}}}))
+	}, wait{lane: s, among: &team.Members{Ranks: []int{4, 7}}}))
 }

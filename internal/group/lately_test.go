@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/torch-mcast/torch-mcast/internal/engine"
+	"github.com/torch-mcast/torch-mcast/internal/team"
 )
 
 // TestLately: a page has who was waited for of late, though others were waited for longer once, who was repaired, and
@@ -75,14 +76,14 @@ func TestSmallPage(t *testing.T) {
 	g := world(t, 2, nil)
 	l := g[0].Live()
 	each(t, 2, func(r int) error { return g[r].Close() })
-	l.Info.Size, l.Info.Peers, l.Info.Unheard, l.Info.Ring = ranks, make([]Peer, ranks), make([][2]int, ranks*ranks), everyone(0, ranks).ranks
+	l.Info.Size, l.Info.Peers, l.Info.Unheard, l.Info.Ring = ranks, make([]Peer, ranks), make([][2]int, ranks*ranks), team.Everyone(0, ranks).Ranks
 	l.Awaited = nil
 	for r := range ranks {
 		l.Awaited = append(l.Awaited, Awaited{r, long, long, long, long, long, long, long, long})
 	}
 	for range 4 { // lanes
 		l.Waiting = append(l.Waiting, Waiting{
-			Operation: "reduce-scatter of 8388608 bytes, number 2141", Ranks: everyone(0, ranks).ranks, Why: "its input has not come", For: long,
+			Operation: "reduce-scatter of 8388608 bytes, number 2141", Ranks: team.Everyone(0, ranks).Ranks, Why: "its input has not come", For: long,
 		})
 	}
 	for name := range l.Counters {

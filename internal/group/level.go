@@ -5,6 +5,7 @@ import (
 
 	"github.com/torch-mcast/torch-mcast/internal/engine"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/multicast"
+	"github.com/torch-mcast/torch-mcast/internal/team"
 	"github.com/torch-mcast/torch-mcast/pkg/overlap"
 )
 
@@ -12,13 +13,13 @@ import (
 // A group has a level of the ranks that the network joins. Where hosts hold several ranks, it has another one of the
 // ranks of this host, which share memory.
 type level struct {
-	members *members
+	members *team.Members
 	gather  *engine.Gather
 	reduce  *engine.Reduce
 	lanes   [2]*overlap.Lane // of gather and reduce
 }
 
-func newLevel(m *members, gather *engine.Gather, reduce *engine.Reduce) *level {
+func newLevel(m *team.Members, gather *engine.Gather, reduce *engine.Reduce) *level {
 	return &level{members: m, gather: gather, reduce: reduce, lanes: [2]*overlap.Lane{
 		overlap.Gather: overlap.NewLane(gather),
 		overlap.Reduce: overlap.NewLane(reduce),
@@ -32,21 +33,21 @@ func (g *Group) newNode(r Region) *level {
 	t := fabric.Traits()
 	gather := engine.NewGather(engine.GatherConfig{
 		Core: multicast.Config{
-			Rank: a.node.own, Size: a.node.size(), Chunk: t.Chunk, Lossless: t.Lossless, Window: t.Window,
-			Chains: 1, Subgroups: 1, Eager: min(a.settings.Eager, arenaBytes), Arena: arenaBytes, EagerChunks: eagerChunks,
-			Cutoff: a.settings.Cutoff, Reorder: reorder,
+			Rank: a.Node.Own, Size: a.Node.Size(), Chunk: t.Chunk, Lossless: t.Lossless, Window: t.Window,
+			Chains: 1, Subgroups: 1, Eager: min(a.Settings.Eager, arenaBytes), Arena: arenaBytes, EagerChunks: eagerChunks,
+			Cutoff: a.Settings.Cutoff, Reorder: reorder,
 		},
-		Job: a.job, Fabric: fabric, Clock: g.clock,
-		Broken: g.brokenAmong(&a.node),
+		Job: a.Job, Fabric: fabric, Clock: g.clock,
+		Broken: g.brokenAmong(&a.Node),
 		Trace:  g.traced("gather of the node"),
 	})
 	reduce := engine.NewReduce(engine.ReduceConfig{
-		Rank: a.node.own, Size: a.node.size(), Clock: g.clock,
-		Broken: g.reduceBrokenAmong(&a.node),
+		Rank: a.Node.Own, Size: a.Node.Size(), Clock: g.clock,
+		Broken: g.reduceBrokenAmong(&a.Node),
 		Trace:  g.traced("reduce of the node"),
 	})
 	reduce.Begin(0, nil, r.Streams())
-	return newLevel(&a.node, gather, reduce)
+	return newLevel(&a.Node, gather, reduce)
 }
 
 // inFlight returns how many operations of a class were posted and are not done.

@@ -41,13 +41,13 @@ func (kernel) Publish(where string, page func() any, job *live.Job) (withdraw fu
 // publish lets others of this user see the group. It goes on unseen where that cannot be.
 func (g *Group) publish() {
 	g.mesh.Answer(g.snapshot)
-	withdraw, err := g.lobby.network.Publish(g.agreed.settings.Metrics, func() any { return g.Live() }, &live.Job{Group: g.agreed.name(), Ask: g.ask})
+	withdraw, err := g.lobby.network.Publish(g.agreed.Settings.Metrics, func() any { return g.Live() }, &live.Job{Group: g.agreed.Name(), Ask: g.ask})
 	if err != nil {
 		level := slog.LevelInfo
-		if g.agreed.settings.Metrics != "auto" { // somebody named the place
+		if g.agreed.Settings.Metrics != "auto" { // somebody named the place
 			level = slog.LevelWarn
 		}
-		g.log.Log(context.Background(), level, "mcast top and mcast metrics do not see this rank", "MCAST_METRICS", g.agreed.settings.Metrics, "error", err)
+		g.log.Log(context.Background(), level, "mcast top and mcast metrics do not see this rank", "MCAST_METRICS", g.agreed.Settings.Metrics, "error", err)
 		return
 	}
 	g.withdraw = withdraw
@@ -56,7 +56,7 @@ func (g *Group) publish() {
 // Live returns what the group is and does now.
 func (g *Group) Live() Live {
 	l := Live{
-		Group: g.agreed.name(), Info: g.Info(), Counters: map[string]uint64{}, Waiting: g.Waiting(), Times: g.Times(), Awaited: g.Awaited(),
+		Group: g.agreed.Name(), Info: g.Info(), Counters: map[string]uint64{}, Waiting: g.Waiting(), Times: g.Times(), Awaited: g.Awaited(),
 		GatherInFlight: g.column.inFlight(overlap.Gather), ReduceInFlight: g.column.inFlight(overlap.Reduce),
 	}
 	s := g.Stats()

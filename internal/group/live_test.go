@@ -71,7 +71,7 @@ func TestPlaceThatCannotBeHad(t *testing.T) {
 	g := world(t, 2, func(s *config.Settings) { s.Metrics = "off" })
 	var said strings.Builder
 	g[0].log = slog.New(slog.NewTextHandler(&said, nil))
-	g[0].agreed.settings.Metrics = "/proc/no/such/place"
+	g[0].agreed.Settings.Metrics = "/proc/no/such/place"
 	g[0].publish()
 	require.Contains(t, said.String(), "level=WARN")
 	require.Contains(t, said.String(), "/proc/no/such/place")

@@ -12,6 +12,7 @@ import (
 	"sync"
 
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
+	"github.com/torch-mcast/torch-mcast/internal/team"
 	"github.com/torch-mcast/torch-mcast/internal/transport/acceptor"
 	"github.com/torch-mcast/torch-mcast/internal/transport/identity"
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys"
@@ -26,6 +27,7 @@ type lobby struct {
 	identity *identity.Identity
 	listener net.Listener
 	key      uint64
+	seals    seals // of what is no connection; they count, and so are as old as this
 
 	mu      sync.Mutex
 	waiting map[caller]net.Conn
@@ -185,11 +187,11 @@ func (l *lobby) first(callers map[caller]bool) (who caller, c net.Conn, changed 
 }
 
 // absent returns the lower ranks that have not connected for a purpose.
-func (l *lobby) absent(a *agreement, purpose wire.Purpose) (ranks []int) {
+func (l *lobby) absent(a *team.Plan, purpose wire.Purpose) (ranks []int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for r := range a.rank {
-		if who := (caller{purpose, r, a.job}); l.waiting[who] == nil && !l.taken[who] {
+	for r := range a.Rank {
+		if who := (caller{purpose, r, a.Job}); l.waiting[who] == nil && !l.taken[who] {
 			ranks = append(ranks, r)
 		}
 	}

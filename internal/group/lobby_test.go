@@ -15,6 +15,7 @@ import (
 
 	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
+	"github.com/torch-mcast/torch-mcast/internal/team"
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys"
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
@@ -28,9 +29,9 @@ func openLobby(t *testing.T) *lobby {
 }
 
 // callerAgreement is that of rank 0, which connects to rank 1 in a lobby.
-func callerAgreement(l *lobby) *agreement {
+func callerAgreement(l *lobby) *team.Plan {
 	at := netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), uint16(l.port()))
-	return &agreement{size: 2, job: 5, keys: []uint64{0, l.key}, addrs: []netip.AddrPort{{}, at}, settings: config.Default()}
+	return &team.Plan{Size: 2, Job: 5, Keys: []uint64{0, l.key}, Addrs: []netip.AddrPort{{}, at}, Settings: config.Default()}
 }
 
 // TestLobbyWithoutDescriptors takes all descriptors while a peer connects, for longer than
@@ -42,7 +43,7 @@ func TestLobbyWithoutDescriptors(t *testing.T) {
 	}
 	l := openLobby(t)
 	a := callerAgreement(l)
-	a.settings.Timeout = 4 * time.Second
+	a.Settings.Timeout = 4 * time.Second
 	var was unix.Rlimit
 	require.NoError(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &was))
 	few := was
@@ -73,11 +74,11 @@ func TestLobbyWithoutDescriptors(t *testing.T) {
 		}
 		conns <- err
 	}()
-	systest.Pause(5 * a.settings.Timeout / 4)
+	systest.Pause(5 * a.Settings.Timeout / 4)
 	systest.Eventually(t, func() bool { return errors.Is(l.unreached()[1], unix.EMFILE) })
 	_ = unix.Close(fill[0])
 	fill = fill[1:]
-	systest.Pause(5 * a.settings.Timeout / 4)
+	systest.Pause(5 * a.Settings.Timeout / 4)
 	release()
 	ctx := systest.Context(t)
 	_, c, err := l.take(ctx, map[caller]bool{{wire.PurposeStream, 0, 5}: true})
@@ -165,7 +166,7 @@ func TestDialAgain(t *testing.T) {
 	waits(t)
 	l := openLobby(t)
 	a := callerAgreement(l)
-	a.keys[1]++ // for which the lobby hangs up
+	a.Keys[1]++ // for which the lobby hangs up
 	ctx, cancel := context.WithCancelCause(t.Context())
 	dialled := make(chan error, 1)
 	go func() {
@@ -180,19 +181,19 @@ func TestDialAgain(t *testing.T) {
 	require.ErrorContains(t, err, "rank 1 cannot be reached at 127.0.0.1:")
 
 	systest.Longer(300*time.Millisecond, func(d time.Duration) bool { // until it was heard in time
-		a.settings.Timeout = d
+		a.Settings.Timeout = d
 		_, err = l.dial(t.Context(), a, wire.PurposeStream, 1)
 		return errors.Is(err, errHungUp)
 	})
-	over := fmt.Sprintf("MCAST_TIMEOUT of %v is over: ", a.settings.Timeout)
+	over := fmt.Sprintf("MCAST_TIMEOUT of %v is over: ", a.Settings.Timeout)
 	require.ErrorContains(t, err, over+"it hung up on the greeting")
-	at := a.addrs[1]
-	a.addrs[1] = netip.MustParseAddrPort("255.255.255.255:9") // nobody's
+	at := a.Addrs[1]
+	a.Addrs[1] = netip.MustParseAddrPort("255.255.255.255:9") // nobody's
 	_, err = l.dial(t.Context(), a, wire.PurposeStream, 1)
 	require.ErrorContains(t, err, over)
 	require.Empty(t, l.unreached())
 
-	a.addrs[1] = at
+	a.Addrs[1] = at
 	require.NoError(t, l.listener.Close())
 	_, err = l.dial(t.Context(), a, wire.PurposeMesh, 1)
 	require.ErrorIs(t, err, unix.ECONNREFUSED, "nobody listens: that does not pass")

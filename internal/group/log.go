@@ -32,17 +32,17 @@ func (g *Group) logJoined(took time.Duration) {
 	for _, note := range i.Notes {
 		g.log.Warn(note)
 	}
-	if g.agreed.settings.Encrypt && i.Fabric == "shm" {
+	if g.agreed.Settings.Encrypt && i.Fabric == "shm" {
 		g.log.Info("MCAST_ENCRYPT=1 has nothing to encrypt: ranks talk by shared memory, which is not encrypted (SECURITY.md)")
 	}
-	if !g.agreed.oneHost && g.agreed.settings.Secret == "" {
+	if !g.agreed.OneHost && g.agreed.Settings.Secret == "" {
 		g.log.Info("whoever is on the network may pass for a rank, since MCAST_SECRET is not set (see `mcast secret`, SECURITY.md)")
 	}
 }
 
 // sealed says what is done to what is multicast, so that nobody can read, forge or break it.
 func (g *Group) sealed(i *Info) string {
-	switch s := &g.agreed.settings; {
+	switch s := &g.agreed.Settings; {
 	case i.Fabric == "shm":
 		return "none"
 	case s.Encrypt:

@@ -50,7 +50,7 @@ func (m *monitor) run() {
 		case <-m.life.Done():
 			return
 		}
-		if m.agreed.connects() {
+		if m.agreed.Connects() {
 			m.look(m.sample())
 		}
 		m.await()
@@ -84,24 +84,24 @@ func (m *monitor) look(s sample) {
 	iface, last := m.info.Interface, &m.samples[len(m.samples)-2]
 	if s.refused > 0 {
 		m.warn("datagrams refused", fmt.Sprintf("a firewall or security policy on the host of rank %d refuses datagrams of ours (EPERM); they come by repair, slowly: "+
-			"let UDP to the group pass (nft list ruleset, iptables -L OUTPUT)", m.agreed.rank))
+			"let UDP to the group pass (nft list ruleset, iptables -L OUTPUT)", m.agreed.Rank))
 	}
 	if s.offline > 0 {
-		m.warn("interface unusable", fmt.Sprintf("%s of rank %d was down, or without its address or route, for a while; what was not sent comes by repair", iface, m.agreed.rank))
+		m.warn("interface unusable", fmt.Sprintf("%s of rank %d was down, or without its address or route, for a while; what was not sent comes by repair", iface, m.agreed.Rank))
 	}
 	if s.tooLarge > 0 {
 		m.warn("datagrams too large", fmt.Sprintf("the MTU of %s of rank %d is %d now, too small for chunks of %d bytes: its multicast comes by repair, slowly; "+
-			"set it back, or join again", iface, m.agreed.rank, s.mtu, s.chunk))
+			"set it back, or join again", iface, m.agreed.Rank, s.mtu, s.chunk))
 	}
 	if s.forged > 0 {
 		m.warn("datagrams of strangers", fmt.Sprintf("rank %d drops datagrams that claim to be of this group and belong to none of its operations: "+
-			"something else on the network sends to it (MCAST_GROUP, MCAST_PORT)", m.agreed.rank))
+			"something else on the network sends to it (MCAST_GROUP, MCAST_PORT)", m.agreed.Rank))
 	}
 	if s.link.Changes > last.link.Changes {
-		m.warn("link lost", fmt.Sprintf("%s of rank %d has lost its link and found it again: look at cable, transceiver and switch port", iface, m.agreed.rank))
+		m.warn("link lost", fmt.Sprintf("%s of rank %d has lost its link and found it again: look at cable, transceiver and switch port", iface, m.agreed.Rank))
 	}
 	if s.link.Mbps != last.link.Mbps && s.link.Mbps > 0 && last.link.Mbps > 0 {
-		m.warn("link speed", fmt.Sprintf("%s of rank %d runs at %d Mbit/s now, before at %d: look at cable and switch port", iface, m.agreed.rank, s.link.Mbps, last.link.Mbps))
+		m.warn("link speed", fmt.Sprintf("%s of rank %d runs at %d Mbit/s now, before at %d: look at cable and switch port", iface, m.agreed.Rank, s.link.Mbps, last.link.Mbps))
 	}
 	if s.by == last.by && s.by != byUnicast { // where all is relayed, a few repairs are a large share
 		m.lookAtLosses(iface)
@@ -111,7 +111,7 @@ func (m *monitor) look(s sample) {
 // travels says that Allgathers go another way now: each time, since multicast may come and go.
 func (m *monitor) travels(by, reason string) {
 	m.by = by
-	text := fmt.Sprintf("rank %d sends Allgathers and Broadcasts by %s now: %s", m.agreed.rank, by, reason)
+	text := fmt.Sprintf("rank %d sends Allgathers and Broadcasts by %s now: %s", m.agreed.Rank, by, reason)
 	if by == byUnicast && m.warnings.add(noMulticast, text+"; "+multicastRemedy) {
 		text += "; it is tried again now and then"
 	}
@@ -128,9 +128,9 @@ func (m *monitor) lookAtLosses(iface string) {
 		return
 	}
 	lost := share(first, last)
-	text := fmt.Sprintf("%.0f %% of the chunks of rank %d have come by repair for %v", 100*lost, m.agreed.rank, monitorWindow*monitorPause)
+	text := fmt.Sprintf("%.0f %% of the chunks of rank %d have come by repair for %v", 100*lost, m.agreed.Rank, monitorWindow*monitorPause)
 	if root, of := worstRoot(first, last); of > 0.6 {
-		text += fmt.Sprintf(", most of them rank %d's", m.agreed.column.rank(root))
+		text += fmt.Sprintf(", most of them rank %d's", m.agreed.Column.Rank(root))
 	}
 	if lost > 0.9 {
 		m.warn(noMulticast, text+": its multicast does not arrive any more; "+multicastRemedy)

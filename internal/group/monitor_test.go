@@ -9,12 +9,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/torch-mcast/torch-mcast/internal/protocol/multicast"
+	"github.com/torch-mcast/torch-mcast/internal/team"
 	"github.com/torch-mcast/torch-mcast/internal/transport/netdev"
 )
 
 // watcher is a monitor of a group that has only what a monitor needs.
 func watcher() *monitor {
-	return &monitor{Group: &Group{agreed: &agreement{rank: 3, size: 4, column: everyone(3, 4)}, info: Info{Interface: "eth0"}, log: slog.New(slog.DiscardHandler)}}
+	return &monitor{Group: &Group{agreed: &team.Plan{Rank: 3, Size: 4, Column: team.Everyone(3, 4)}, info: Info{Interface: "eth0"}, log: slog.New(slog.DiscardHandler)}}
 }
 
 func TestMonitorWarnsOnceACause(t *testing.T) {

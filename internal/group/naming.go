@@ -6,34 +6,27 @@ import (
 
 	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/direct"
+	"github.com/torch-mcast/torch-mcast/internal/team"
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
 )
 
-// name returns the rank of a place. What another rank made up is no place, and stays.
-func (m *members) name(place int) int {
-	if place >= 0 && place < m.size() {
-		return m.ranks[place]
-	}
-	return place
-}
-
 // inRanks returns an error of an engine or a fabric in terms of the group: they know members by their place.
-func (m *members) inRanks(err error) error {
+func inRanks(m *team.Members, err error) error {
 	var mismatch *collective.MismatchError
 	var broken *direct.BrokenError
 	var peer *fabric.PeerError
 	switch {
 	case errors.As(err, &mismatch):
 		about := mismatch.About
-		if about != "" && !mismatch.Called && !m.all {
+		if about != "" && !mismatch.Called && !m.All {
 			about = "a step (" + about + " of its lane)"
 		}
-		d := mismatch.In(m.name)
-		return disagreement(m.rank(m.own), &d, about)
+		d := mismatch.In(m.Name)
+		return disagreement(m.Rank(m.Own), &d, about)
 	case errors.As(err, &broken):
-		return &direct.BrokenError{Rank: m.rank(broken.Rank), Err: m.inRanks(broken.Err)}
+		return &direct.BrokenError{Rank: m.Rank(broken.Rank), Err: inRanks(m, broken.Err)}
 	case errors.As(err, &peer):
-		return fmt.Errorf("connection to rank %d: %w", m.rank(peer.Peer), peer.Err)
+		return fmt.Errorf("connection to rank %d: %w", m.Rank(peer.Peer), peer.Err)
 	}
 	return err
 }

@@ -10,51 +10,52 @@ import (
 
 	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/direct"
+	"github.com/torch-mcast/torch-mcast/internal/team"
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
 )
 
 // TestErrorsNameRanks has errors of engines, which know members of a column or node by their place, name ranks of the group.
 func TestErrorsNameRanks(t *testing.T) {
-	m := members{ranks: []int{2, 5, 9}, own: 1}
+	m := team.Members{Ranks: []int{2, 5, 9}, Own: 1}
 	from := func(place int) collective.Text {
 		return collective.Textf("broadcast of 8 bytes from rank %d", collective.Place(place))
 	}
-	err := m.inRanks(fmt.Errorf("x: %w", &collective.MismatchError{About: "operation 7", Who: [2]int{0, 2}, What: [2]collective.Text{from(0), from(1)}}))
+	err := inRanks(&m, fmt.Errorf("x: %w", &collective.MismatchError{About: "operation 7", Who: [2]int{0, 2}, What: [2]collective.Text{from(0), from(1)}}))
 	require.Equal(t, &Fault{
 		Kind: Mismatch, Rank: 5,
 		Between: &collective.Disagreement{Ranks: [2]int{2, 9}, What: [2]string{"broadcast of 8 bytes from rank 2", "broadcast of 8 bytes from rank 5"}},
 		Text: "ranks disagree about a step (operation 7 of its lane): rank 2 called broadcast of 8 bytes from rank 2, " +
 			"rank 9 broadcast of 8 bytes from rank 5",
 	}, err)
-	require.EqualError(t, m.inRanks(&collective.MismatchError{
+	require.EqualError(t, inRanks(&m, &collective.MismatchError{
 		About: "operation 3", Who: [2]int{0, 2}, What: [2]collective.Text{{Words: "broadcast of 8 bytes from rank 1"}, {Words: "barrier"}}, Called: true,
 	}), "ranks disagree about operation 3: rank 2 called broadcast of 8 bytes from rank 1, rank 9 barrier", "what was called is of the group already")
-	require.EqualError(t, m.inRanks(&collective.MismatchError{Who: [2]int{0, 2}, What: [2]collective.Text{from(1 << 20), from(2)}}),
+	require.EqualError(t, inRanks(&m, &collective.MismatchError{Who: [2]int{0, 2}, What: [2]collective.Text{from(1 << 20), from(2)}}),
 		"ranks disagree: rank 2 called broadcast of 8 bytes from rank 1048576, rank 9 broadcast of 8 bytes from rank 9", "no place stays")
 
 	var broken *direct.BrokenError
-	err = m.inRanks(&direct.BrokenError{Rank: 1, Err: fmt.Errorf("tcp: it closed its stream: %w", io.EOF)})
+	err = inRanks(&m, &direct.BrokenError{Rank: 1, Err: fmt.Errorf("tcp: it closed its stream: %w", io.EOF)})
 	require.ErrorAs(t, err, &broken)
 	require.Equal(t, 5, broken.Rank)
 	require.EqualError(t, err, "stream of rank 5: tcp: it closed its stream: EOF")
 	require.ErrorIs(t, err, io.EOF)
 
-	err = m.inRanks(fmt.Errorf("udp: %w", &fabric.PeerError{Peer: 2, Err: io.EOF}))
+	err = inRanks(&m, fmt.Errorf("udp: %w", &fabric.PeerError{Peer: 2, Err: io.EOF}))
 	require.EqualError(t, err, "connection to rank 9: EOF")
 	require.ErrorIs(t, err, io.EOF)
-	require.NoError(t, m.inRanks(nil))
-	require.Equal(t, -1, m.rank(-1))
+	require.NoError(t, inRanks(&m, nil))
+	require.Equal(t, -1, m.Rank(-1))
 }
 
 // TestEveryoneKeepsItsWords: where all ranks are members, an operation is no step.
 func TestEveryoneKeepsItsWords(t *testing.T) {
-	m := everyone(1, 3)
+	m := team.Everyone(1, 3)
 	other := errors.New("rank 2 called")
-	require.Same(t, other, m.inRanks(other))
+	require.Same(t, other, inRanks(&m, other))
 	e := &collective.MismatchError{
 		About: "operation 1", Who: [2]int{0, 1}, What: [2]collective.Text{collective.Textf("barrier"), collective.Textf("allgather of 8 bytes")},
 	}
-	require.EqualError(t, m.inRanks(e), "ranks disagree about operation 1: rank 0 called barrier, rank 1 allgather of 8 bytes")
-	node := members{ranks: []int{0, 1, 2}, own: 1} // the first ones of several hosts
-	require.EqualError(t, node.inRanks(e), "ranks disagree about a step (operation 1 of its lane): rank 0 called barrier, rank 1 allgather of 8 bytes")
+	require.EqualError(t, inRanks(&m, e), "ranks disagree about operation 1: rank 0 called barrier, rank 1 allgather of 8 bytes")
+	node := team.Members{Ranks: []int{0, 1, 2}, Own: 1} // the first ones of several hosts
+	require.EqualError(t, inRanks(&node, e), "ranks disagree about a step (operation 1 of its lane): rank 0 called barrier, rank 1 allgather of 8 bytes")
 }

@@ -40,17 +40,17 @@ func (n *nested) wakeAgents() {
 	n.column.lanes[overlap.Gather].Posted()
 	n.node.lanes[overlap.Gather].Posted()
 	n.node.lanes[overlap.Reduce].Posted()
-	if !n.agreed.even() {
+	if !n.agreed.Even() {
 		n.column.lanes[overlap.Reduce].Posted() // a segment does not end there
 	}
 }
 
 func (n *nested) stepsOfAllreduce(segments []segment, size int) (gather, reduce steps) {
 	a := n.agreed
-	gather = a.gatherings(1).times(1 + len(segments))
+	gather = n.gatherings(1).times(1 + len(segments))
 	for _, s := range segments {
-		cut := a.reduceGrain(true).cut(len(s.send)/a.size, size)
-		reduce = reduce.plus(a.reductions(len(cut)))
+		cut := a.ReduceGrain(true).Cut(len(s.send)/a.Size, size)
+		reduce = reduce.plus(n.reductions(len(cut)))
 	}
 	return gather, reduce
 }

@@ -14,34 +14,40 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/protocol/multicast"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
+	"github.com/torch-mcast/torch-mcast/internal/team"
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
 	"github.com/torch-mcast/torch-mcast/pkg/overlap"
 )
 
+// nodeSegment is a segment between two levels.
+const nodeSegment = 256 << 10
+
 // layOutOn is what a rank concludes of hosts that have so many ranks each, one host after the other.
-func layOutOn(rank int, each ...int) *agreement {
-	a := &agreement{rank: rank, job: 1, settings: config.Default()}
+func layOutOn(rank int, each ...int) *team.Plan {
+	a := &team.Plan{Rank: rank, Job: 1, Settings: config.Default()}
 	for h, k := range each {
-		a.hosts = append(a.hosts, on(slices.Repeat([]int{h}, k)...)...)
+		for range k {
+			a.Hosts = append(a.Hosts, team.Host{ID: fmt.Sprintf("boot-%d/1/", h)})
+		}
 	}
-	a.size = len(a.hosts)
-	a.layOut()
+	a.Size = len(a.Hosts)
+	a.LayOut()
 	return a
 }
 
 // undriven is a rank of a group with nodes whose lanes nobody drives: what is posted stays in them.
-func undriven(t *testing.T, a *agreement) *nested {
-	on := func(m *members) *level {
-		gather := engine.NewGather(engine.GatherConfig{Core: multicast.Config{Rank: m.own, Size: m.size(), Chunk: 4096, Window: 16, Chains: 1, Subgroups: 1}})
-		l := &level{members: m, gather: gather, reduce: engine.NewReduce(engine.ReduceConfig{Rank: m.own, Size: m.size()})}
+func undriven(t *testing.T, a *team.Plan) *nested {
+	on := func(m *team.Members) *level {
+		gather := engine.NewGather(engine.GatherConfig{Core: multicast.Config{Rank: m.Own, Size: m.Size(), Chunk: 4096, Window: 16, Chains: 1, Subgroups: 1}})
+		l := &level{members: m, gather: gather, reduce: engine.NewReduce(engine.ReduceConfig{Rank: m.Own, Size: m.Size()})}
 		for i := range l.lanes {
 			l.lanes[i] = overlap.NewLane(make(idle, 1))
 			t.Cleanup(l.lanes[i].Close)
 		}
 		return l
 	}
-	g := &Group{agreed: a, meter: new(overlap.Meter), clock: engine.NewClock(), column: on(&a.column)}
-	n := &nested{Group: g, node: on(&a.node)}
+	g := &Group{agreed: a, meter: new(overlap.Meter), clock: engine.NewClock(), column: on(&a.Column)}
+	n := &nested{Group: g, node: on(&a.Node)}
 	g.levels, g.composer = []*level{g.column, n.node}, n
 	return n
 }
@@ -84,7 +90,7 @@ func TestAllreduceIsPostedWhollyOnNodes(t *testing.T) {
 			t.Run(fmt.Sprintf("%d hosts, rank %d", len(hosts), rank), func(t *testing.T) {
 				g := undriven(t, layOutOn(rank, hosts...))
 				buf := make([]byte, 4*1_000_003) // a segment, and a few elements
-				gathers, reduces := g.stepsOfAllreduce(newAllreduce(buf, buf, 4, g.agreed.size, maxSegments).segments, 4)
+				gathers, reduces := g.stepsOfAllreduce(newAllreduce(buf, buf, 4, g.agreed.Size, maxSegments).segments, 4)
 				calls := 0
 				for {
 					require.Less(t, calls, 1000)
@@ -114,24 +120,24 @@ func TestStepsArePosted(t *testing.T) {
 			hosts = append(hosts, 1+random.IntN(5))
 		}
 		hosts[0] = max(2, hosts[0])
-		n := []int{0, 4, 4096, segmentOfNode, 4 * segmentOfNode, 1_000_000}[random.IntN(6)]
-		for rank := range layOutOn(0, hosts...).size {
+		n := []int{0, 4, 4096, nodeSegment, 4 * nodeSegment, 1_000_000}[random.IntN(6)]
+		for rank := range layOutOn(0, hosts...).Size {
 			t.Run(fmt.Sprintf("%v, rank %d, %d bytes", hosts, rank, n), func(t *testing.T) {
 				a := layOutOn(rank, hosts...)
 				g := undriven(t, a)
-				send, recv := make([]byte, a.size*n), make([]byte, n)
+				send, recv := make([]byte, a.Size*n), make([]byte, n)
 				_, err := g.StartReduceScatter(send, recv, reduce.I32, reduce.Sum, 0)
 				require.NoError(t, err)
-				segments := len(a.reduceGrain(false).cut(n, 4))
+				segments := len(a.ReduceGrain(false).Cut(n, 4))
 				_, got := g.inFlight()
-				require.Equal(t, a.reductions(segments), got)
-				require.LessOrEqual(t, max(got.across, got.within), segments*a.reduceSteps())
+				require.Equal(t, g.reductions(segments), got)
+				require.LessOrEqual(t, max(got.across, got.within), segments*a.ReduceSteps())
 				_, err = g.StartAllgather(recv, send)
 				require.NoError(t, err)
-				segments = len(a.gatherGrain(false).cut(n, 1))
+				segments = len(a.GatherGrain(false).Cut(n, 1))
 				got, _ = g.inFlight()
-				require.Equal(t, a.gatherings(segments), got)
-				require.LessOrEqual(t, max(got.across, got.within), 1+segments*a.gatherSteps())
+				require.Equal(t, g.gatherings(segments), got)
+				require.LessOrEqual(t, max(got.across, got.within), 1+segments*a.GatherSteps())
 			})
 		}
 	}
@@ -156,7 +162,7 @@ func (*sent) Wake()                {}
 func TestResultsAreHandedOnBehindLaterSums(t *testing.T) {
 	for name, start := range map[string]func(g *Group) error{
 		"reduce-scatter": func(g *Group) error {
-			_, err := g.StartReduceScatter(make([]byte, 3*4*segmentOfNode), make([]byte, 4*segmentOfNode), reduce.I32, reduce.Sum, 0)
+			_, err := g.StartReduceScatter(make([]byte, 3*4*nodeSegment), make([]byte, 4*nodeSegment), reduce.I32, reduce.Sum, 0)
 			return err
 		},
 		"allreduce": func(g *Group) error {
@@ -186,4 +192,23 @@ func TestResultsAreHandedOnBehindLaterSums(t *testing.T) {
 			require.Equal(t, "sssrsrrr", order, "of four segments: sums, and results")
 		})
 	}
+}
+
+// TestPartialSums gives each slot out again only behind what reads it.
+func TestPartialSums(t *testing.T) {
+	var p partialSums
+	reads := make([]*engine.Work, sumSlots)
+	for i := range 3 * sumSlots {
+		s := p.take(4, 25)
+		require.Len(t, s.rows(0, 4), 100)
+		require.Len(t, s.rows(1, 3), 50)
+		require.Same(t, &s.bytes[25], &s.rows(1, 2)[0])
+		require.True(t, s.free == reads[i%sumSlots])
+		reads[i%sumSlots] = new(engine.Work)
+		s.readBy(reads[i%sumSlots])
+	}
+	require.Len(t, p.take(1, 50).bytes, 50)
+	large := p.take(2, 100)
+	require.Len(t, large.bytes, 200)
+	require.Nil(t, large.free, "new memory waits for nobody")
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/engine"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/multicast"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
+	"github.com/torch-mcast/torch-mcast/internal/team"
 	"github.com/torch-mcast/torch-mcast/pkg/overlap"
 )
 
@@ -16,22 +17,22 @@ func (n *nested) allgather(send, own, recv []byte, p piece) (*Work, error) {
 		copy(own, send)
 	}
 	a, shard := n.agreed, len(own)
-	segments := a.gatherGrain(p.whole).cut(shard, 1)
+	segments := a.GatherGrain(p.whole).Cut(shard, 1)
 	c, err := n.compose(outline{
 		class: overlap.Gather, call: wire.Call{Collective: wire.Allgather, Bytes: uint64(shard)}, own: shard,
-		steps: a.gatherings(len(segments)), piece: p,
+		steps: n.gatherings(len(segments)), piece: p,
 	})
 	if err != nil {
 		return nil, err
 	}
-	rows := c.gathers(n.column, a.rowsOfColumn(segments, own, recv, p.follows)...)
-	row := c.gathers(n.node, partOf(stretch{0, shard}, a.node.ranks, own, recv, p.follows))
-	surplus := c.gathers(n.column, a.surplusOfColumn(segments, own, recv, c.before(last(row), n.column))...)
+	rows := c.gathers(n.column, n.rowsOfColumn(segments, own, recv, p.follows)...)
+	row := c.gathers(n.node, partOf(team.Stretch{To: shard}, a.Node.Ranks, own, recv, p.follows))
+	surplus := c.gathers(n.column, n.surplusOfColumn(segments, own, recv, c.before(last(row), n.column))...)
 	for _, w := range slices.Concat(rows, surplus) {
 		c.before(w, n.node)
 	}
 	if c.err == nil {
-		c.gathers(n.node, a.spread(segments, own, recv, rows, surplus)...)
+		c.gathers(n.node, n.spread(segments, own, recv, rows, surplus)...)
 	}
 	return c.work(len(segments)), nil
 }
@@ -39,9 +40,9 @@ func (n *nested) allgather(send, own, recv []byte, p piece) (*Work, error) {
 // allgatherInto has each column gather into the Output. Ranks in no column have others send what they wrote there.
 func (n *nested) allgatherInto(own, recv []byte, claims engine.GatherOp, finish func(error) error) (*Work, error) {
 	a, shard := n.agreed, len(own)
-	segments := a.gatherGrain(false).cut(shard, 1)
-	posted := steps{a.gatherings(len(segments)).across, 1}
-	if a.node.size() > a.columns {
+	segments := a.GatherGrain(false).Cut(shard, 1)
+	posted := steps{n.gatherings(len(segments)).across, 1}
+	if a.Node.Size() > a.Columns {
 		posted.within = 2
 	}
 	c, err := n.compose(outline{
@@ -51,52 +52,51 @@ func (n *nested) allgatherInto(own, recv []byte, claims engine.GatherOp, finish 
 	if err != nil {
 		return nil, err
 	}
-	rows := c.gathers(n.column, a.rowsOfColumn(segments, own, recv, nil)...)
+	rows := c.gathers(n.column, n.rowsOfColumn(segments, own, recv, nil)...)
 	var written *engine.Work
 	if posted.within > 1 {
 		// Columns send what the ranks that they stand for have written.
 		barrier := engine.GatherOp{Op: multicast.Op{Collective: wire.Barrier}, Send: nonNil(nil)}
 		written = c.before(last(c.gathers(n.node, barrier)), n.column)
 	}
-	surplus := c.gathers(n.column, a.surplusOfColumn(segments, own, recv, written)...)
+	surplus := c.gathers(n.column, n.surplusOfColumn(segments, own, recv, written)...)
 	claims.After = c.before(allOf(slices.Concat(rows, surplus)), n.node)
 	c.gathers(n.node, claims)
 	return c.work(len(segments)), nil
 }
 
 // gatherings returns of how many steps an Allgather of so many segments is.
-func (a *agreement) gatherings(segments int) (s steps) {
-	if a.crosses() {
-		s.across = 1 + a.stood(a.node.own)
+func (n *nested) gatherings(segments int) (s steps) {
+	a := n.agreed
+	if a.Crosses() {
+		s.across = 1 + a.StoodFor(a.Node.Own)
 	}
-	if s.within = a.size - a.node.size(); a.node.size() == a.columns {
-		s.within -= (len(a.nodes) - 1) * (a.columns - 1) // one for each other host, instead of for each of its ranks in columns
+	if s.within = a.Size - a.Node.Size(); a.Node.Size() == a.Columns {
+		s.within -= (len(a.Nodes) - 1) * (a.Columns - 1) // one for each other host, instead of for each of its ranks in columns
 	}
 	return s.times(segments).plus(steps{within: 1}) // the own row
 }
 
-// stood is for how many ranks a column stands.
-func (a *agreement) stood(column int) int { return len(a.owners[column]) - len(a.nodes) }
-
 // rowsOfColumn are the steps, one a segment, in which this rank's column, if it is in one, gathers its ranks' shards.
-func (a *agreement) rowsOfColumn(segments []stretch, own, recv []byte, after *engine.Work) (ops []engine.GatherOp) {
-	if !a.crosses() {
+func (n *nested) rowsOfColumn(segments []team.Stretch, own, recv []byte, after *engine.Work) (ops []engine.GatherOp) {
+	a := n.agreed
+	if !a.Crosses() {
 		return nil
 	}
 	for _, s := range segments {
-		ops = append(ops, partOf(s, a.column.ranks, own, recv, after))
+		ops = append(ops, partOf(s, a.Column.Ranks, own, recv, after))
 	}
 	return ops
 }
 
 // surplusOfColumn are the steps that bring the shards of the ranks for which this rank's column stands, if it is in one: of each
 // segment a Broadcast for each of them.
-func (a *agreement) surplusOfColumn(segments []stretch, own, recv []byte, after *engine.Work) (ops []engine.GatherOp) {
-	n := len(own)
+func (n *nested) surplusOfColumn(segments []team.Stretch, own, recv []byte, after *engine.Work) (ops []engine.GatherOp) {
+	a := n.agreed
 	for _, s := range segments {
-		for _, r := range a.surplus {
-			if r.column == a.node.own {
-				ops = append(ops, copyOf(recv[r.rank*n:][s.from:s.to:s.to], r.host, r.host == a.host, after))
+		for _, r := range a.Surplus {
+			if r.Column == a.Node.Own {
+				ops = append(ops, copyOf(recv[r.Rank*len(own):][s.From:s.To:s.To], r.Host, r.Host == a.HostIndex, after))
 			}
 		}
 	}
@@ -107,33 +107,33 @@ func (a *agreement) surplusOfColumn(segments []stretch, own, recv []byte, after 
 // them from their columns to all of it, in recv. Where all ranks of a host are in columns, such a step is an
 // Allgather of what their columns have gathered of one host, else a Broadcast of a shard. rows and surplus are the steps of
 // this rank's column that bring what it has of them, as rowsOfColumn and surplusOfColumn say.
-func (a *agreement) spread(segments []stretch, own, recv []byte, rows, surplus []*engine.Work) (ops []engine.GatherOp) {
-	n := len(own)
-	shard := func(rank int) []byte { return recv[rank*n:][:n] }
-	broadcast := func(s stretch, rank, root int, arrives []*engine.Work, i int) {
-		op := copyOf(shard(rank)[s.from:s.to:s.to], root, root == a.node.own, nil)
-		if root == a.node.own {
+func (n *nested) spread(segments []team.Stretch, own, recv []byte, rows, surplus []*engine.Work) (ops []engine.GatherOp) {
+	a := n.agreed
+	shard := func(rank int) []byte { return recv[rank*len(own):][:len(own)] }
+	broadcast := func(s team.Stretch, rank, root int, arrives []*engine.Work, i int) {
+		op := copyOf(shard(rank)[s.From:s.To:s.To], root, root == a.Node.Own, nil)
+		if root == a.Node.Own {
 			op.After = arrives[i]
 		}
 		ops = append(ops, op)
 	}
 	for i, s := range segments {
-		for h, node := range a.nodes {
+		for h, node := range a.Nodes {
 			switch {
-			case h == a.host:
-			case a.node.size() == a.columns:
-				ops = append(ops, partOf(s, node[:a.columns], shard(node[a.node.own]), recv, rows[i]))
+			case h == a.HostIndex:
+			case a.Node.Size() == a.Columns:
+				ops = append(ops, partOf(s, node[:a.Columns], shard(node[a.Node.Own]), recv, rows[i]))
 			default:
-				for place, rank := range node[:a.columns] {
+				for place, rank := range node[:a.Columns] {
 					broadcast(s, rank, place, rows, i)
 				}
 			}
 		}
 	}
 	for i, s := range segments {
-		for _, r := range a.surplus {
-			if r.host != a.host {
-				broadcast(s, r.rank, r.column, surplus, i*a.stood(r.column)+r.row-len(a.nodes))
+		for _, r := range a.Surplus {
+			if r.Host != a.HostIndex {
+				broadcast(s, r.Rank, r.Column, surplus, i*a.StoodFor(r.Column)+r.Row-len(a.Nodes))
 			}
 		}
 	}
@@ -142,11 +142,11 @@ func (a *agreement) spread(segments []stretch, own, recv []byte, rows, surplus [
 
 // partOf is a step of an Allgather in which some ranks gather a stretch of their shards, of which send is
 // this one's, to where they belong in recv.
-func partOf(s stretch, ranks []int, send, recv []byte, after *engine.Work) engine.GatherOp {
+func partOf(s team.Stretch, ranks []int, send, recv []byte, after *engine.Work) engine.GatherOp {
 	n := len(send)
 	return engine.GatherOp{
-		Op:   multicast.Op{Collective: wire.Allgather, Bytes: s.len(), Slots: ranks, Stride: n},
-		Send: nonNil(send[s.from:s.to:s.to]), Recv: recv[s.from : len(recv)-n+s.to], After: after,
+		Op:   multicast.Op{Collective: wire.Allgather, Bytes: s.Len(), Slots: ranks, Stride: n},
+		Send: nonNil(send[s.From:s.To:s.To]), Recv: recv[s.From : len(recv)-n+s.To], After: after,
 	}
 }
 
@@ -163,17 +163,17 @@ func copyOf(part []byte, root int, sends bool, after *engine.Work) engine.Gather
 // root is in no column, that of its host comes first, and brings it to the rank that stands for it.
 func (n *nested) broadcast(buf []byte, root int) (*Work, error) {
 	a := n.agreed
-	host, place := a.where(root)
-	stands := place % a.columns
-	segments := rootGrain().cut(len(buf), 1)
+	host, place := a.Where(root)
+	stands := place % a.Columns
+	segments := team.RootGrain().Cut(len(buf), 1)
 	crossing, own := 0, 0
 	switch {
-	case stands == a.node.own:
+	case stands == a.Node.Own:
 		crossing = len(segments)
-	case a.crosses():
+	case a.Crosses():
 		crossing = 1
 	}
-	if root == a.rank {
+	if root == a.Rank {
 		own = len(buf)
 	}
 	call := wire.Call{Collective: wire.Broadcast, Root: uint16(root), Bytes: uint64(len(buf))}
@@ -182,24 +182,24 @@ func (n *nested) broadcast(buf []byte, root int) (*Work, error) {
 		return nil, err
 	}
 	from := stands // the root in this node
-	if host == a.host {
+	if host == a.HostIndex {
 		from = place
 	}
 	var across, within []engine.GatherOp
 	for _, s := range segments {
-		part := buf[s.from:s.to:s.to]
-		if stands == a.node.own {
-			across = append(across, copyOf(part, host, host == a.host, nil))
+		part := buf[s.From:s.To:s.To]
+		if stands == a.Node.Own {
+			across = append(across, copyOf(part, host, host == a.HostIndex, nil))
 		}
-		within = append(within, copyOf(part, from, from == a.node.own, nil))
+		within = append(within, copyOf(part, from, from == a.Node.Own, nil))
 	}
-	if crossing > 0 && stands != a.node.own {
+	if crossing > 0 && stands != a.Node.Own {
 		// Nothing crosses in this column, but hosts that name roots in different columns meet in it.
-		c.gathers(n.column, copyOf(nil, host, host == a.host, nil))
+		c.gathers(n.column, copyOf(nil, host, host == a.HostIndex, nil))
 	}
-	if host == a.host && place != stands {
+	if host == a.HostIndex && place != stands {
 		here := c.gathers(n.node, within...)
-		if stands == a.node.own {
+		if stands == a.Node.Own {
 			for i := range here {
 				across[i].After = c.before(here[i], n.column)
 			}
@@ -207,7 +207,7 @@ func (n *nested) broadcast(buf []byte, root int) (*Work, error) {
 		c.gathers(n.column, across...)
 	} else {
 		arrived := c.gathers(n.column, across...)
-		if root != a.rank {
+		if root != a.Rank {
 			for i := range arrived {
 				within[i].After = c.before(arrived[i], n.node)
 			}
@@ -221,10 +221,10 @@ func (n *nested) broadcast(buf []byte, root int) (*Work, error) {
 // for its node. Ranks in no column learn in another one of their node what their columns have.
 func (n *nested) barrier() (*Work, error) {
 	a, crossing, within := n.agreed, 0, 1
-	if a.crosses() {
+	if a.Crosses() {
 		crossing = 1
 	}
-	if a.node.size() > a.columns {
+	if a.Node.Size() > a.Columns {
 		within = 2
 	}
 	c, err := n.compose(outline{class: overlap.Gather, call: wire.Call{Collective: wire.Barrier}, steps: steps{crossing, within}})

@@ -6,6 +6,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/protocol/direct"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
+	"github.com/torch-mcast/torch-mcast/internal/team"
 	"github.com/torch-mcast/torch-mcast/pkg/overlap"
 )
 
@@ -74,58 +75,60 @@ func callOf(c wire.Collective, o collective.Op, bytes, root int) wire.Call {
 // to the one that stands for it, and from there over memory.
 func (n *nested) reduceScatter(send, recv []byte, o collective.Op, p piece) (rest func() *Work, err error) {
 	a, bytes, size := n.agreed, len(recv), o.Type.Size()
-	segments := a.reduceGrain(p.whole).cut(bytes, size)
-	within, across, finish := split(o, a.size)
+	segments := a.ReduceGrain(p.whole).Cut(bytes, size)
+	within, across, finish := split(o, a.Size)
 	c, err := n.compose(outline{
-		class: overlap.Reduce, call: callOf(wire.ReduceScatter, o, bytes, 0), own: bytes, steps: a.reductions(len(segments)),
+		class: overlap.Reduce, call: callOf(wire.ReduceScatter, o, bytes, 0), own: bytes, steps: n.reductions(len(segments)),
 		piece: p, finish: onSuccess(func() { finish(recv) }),
 	})
 	if err != nil {
 		return nil, err
 	}
-	if !a.crosses() {
+	if !a.Crosses() {
 		c.joinRoute()
 	}
 	for _, s := range segments {
-		within.Count, across.Count = s.len()/size, s.len()/size
-		result := recv[s.from:s.to]
-		shard := func(rank int) []byte { return send[rank*bytes+s.from : rank*bytes+s.to] }
-		if !a.crosses() {
-			c.reduces(n.node, a.sumsOfNode(within, shard, nil)...)
-			c.handOn(across, a.surplus, nil, result)
+		within.Count, across.Count = s.Len()/size, s.Len()/size
+		result := recv[s.From:s.To]
+		shard := func(rank int) []byte { return send[rank*bytes+s.From : rank*bytes+s.To] }
+		if !a.Crosses() {
+			c.reduces(n.node, n.sumsOfNode(within, shard, nil)...)
+			c.handOn(across, a.Surplus, nil, result)
 			continue
 		}
-		sums := n.sums.take(len(a.owners[a.node.own]), s.len())
-		summed := c.reduces(n.node, a.sumsOfNode(within, shard, sums)...)
-		read := c.reduces(n.column, a.sumsOfColumn(across, sums, result, c.before(last(summed), n.column))...)
+		sums := n.sums.take(len(a.Owners[a.Node.Own]), s.Len())
+		summed := c.reduces(n.node, n.sumsOfNode(within, shard, sums)...)
+		read := c.reduces(n.column, n.sumsOfColumn(across, sums, result, c.before(last(summed), n.column))...)
 		sums.readBy(c.before(allOf(read), n.node))
-		c.handOn(across, a.surplus, sums, result)
+		c.handOn(across, a.Surplus, sums, result)
 	}
 	return func() *Work { return c.work(len(segments)) }, nil
 }
 
 // reductions returns of how many steps a Reduce-Scatter of so many segments is.
-func (a *agreement) reductions(segments int) (s steps) {
-	if s.within = 1; !a.even() {
-		s.within = a.node.size() // one for each column, and one for each rank in none
+func (n *nested) reductions(segments int) (s steps) {
+	a := n.agreed
+	if s.within = 1; !a.Even() {
+		s.within = a.Node.Size() // one for each column, and one for each rank in none
 	}
-	if a.crosses() {
-		s.across = 1 + len(a.standsFor())
+	if a.Crosses() {
+		s.across = 1 + len(a.StandsFor())
 	}
 	return s.times(segments)
 }
 
 // sumsOfNode are the steps that sum what this node has of a segment, for the owners of all columns; sums takes those of
 // the own column. Columns of equal hosts have as many owners each, so that one step sums for all of them.
-func (a *agreement) sumsOfNode(o collective.Op, shard func(rank int) []byte, sums *nodeSums) (ops []engine.ReduceOp) {
-	if a.even() {
-		row := func(column, row int) []byte { return shard(a.owners[column][row]) }
-		return []engine.ReduceOp{{Op: direct.Op{Op: o, Recv: sums.bytes, Rows: len(a.nodes), Row: row}, After: sums.free}}
+func (n *nested) sumsOfNode(o collective.Op, shard func(rank int) []byte, sums *nodeSums) (ops []engine.ReduceOp) {
+	a := n.agreed
+	if a.Even() {
+		row := func(column, row int) []byte { return shard(a.Owners[column][row]) }
+		return []engine.ReduceOp{{Op: direct.Op{Op: o, Recv: sums.bytes, Rows: len(a.Nodes), Row: row}, After: sums.free}}
 	}
-	for column, owners := range a.owners {
+	for column, owners := range a.Owners {
 		op := reduction(o, column, nil, nil, nil)
 		op.Rows, op.Row = len(owners), func(_, row int) []byte { return shard(owners[row]) }
-		if column == a.node.own {
+		if column == a.Node.Own {
 			op.Recv, op.After = sums.bytes, sums.free
 		}
 		ops = append(ops, op)
@@ -133,33 +136,17 @@ func (a *agreement) sumsOfNode(o collective.Op, shard func(rank int) []byte, sum
 	return ops
 }
 
-// hosted are the ranks of a host that a column stands for: rows from up to to of its sums.
-type hosted struct{ host, from, to int }
-
-// standsFor returns whom this rank's column stands for.
-func (a *agreement) standsFor() (all []hosted) {
-	for _, r := range a.surplus {
-		switch end := len(all) - 1; {
-		case r.column != a.node.own:
-		case end >= 0 && all[end].host == r.host:
-			all[end].to++
-		default:
-			all = append(all, hosted{r.host, r.row, r.row + 1})
-		}
-	}
-	return all
-}
-
 // sumsOfColumn are the steps that sum what the nodes have. What is for ranks of this host that are in no column
 // takes the place of what this node had for them.
-func (a *agreement) sumsOfColumn(o collective.Op, sums *nodeSums, recv []byte, after *engine.Work) []engine.ReduceOp {
+func (n *nested) sumsOfColumn(o collective.Op, sums *nodeSums, recv []byte, after *engine.Work) []engine.ReduceOp {
+	a := n.agreed
 	shard := func(host int) []byte { return sums.rows(host, host+1) }
 	ops := []engine.ReduceOp{{Op: direct.Op{Op: o, Recv: recv, Shards: shard}, After: after}}
-	for _, h := range a.standsFor() {
-		all, partial := o, sums.rows(h.from, h.to)
-		all.Count *= h.to - h.from
-		op := reduction(all, h.host, partial, nil, after)
-		if h.host == a.host {
+	for _, h := range a.StandsFor() {
+		all, partial := o, sums.rows(h.From, h.To)
+		all.Count *= h.To - h.From
+		op := reduction(all, h.Host, partial, nil, after)
+		if h.Host == a.HostIndex {
 			op.Recv = partial
 		}
 		ops = append(ops, op)
@@ -175,19 +162,19 @@ func reduction(o collective.Op, root int, send, recv []byte, after *engine.Work)
 
 // handOn brings results of a segment to ranks of this host that are in no column. sums are those that this rank's
 // column has read, which have the results now; nil: it is in none, and gets its own in recv.
-func (c *composed) handOn(o collective.Op, to []surplus, sums *nodeSums, recv []byte) {
+func (c *composed) handOn(o collective.Op, to []team.Surplus, sums *nodeSums, recv []byte) {
 	a, gives := c.agreed, false
 	var ops []engine.ReduceOp
 	for _, r := range to {
-		if r.host != a.host {
+		if r.Host != a.HostIndex {
 			continue
 		}
-		op := reduction(o, r.place, nil, nil, nil)
-		op.Of = wire.ToRank(r.column)
-		switch a.node.own {
-		case r.column:
-			op.Send, op.After, gives = sums.rows(r.row, r.row+1), *sums.used, true
-		case r.place:
+		op := reduction(o, r.Place, nil, nil, nil)
+		op.Of = wire.ToRank(r.Column)
+		switch a.Node.Own {
+		case r.Column:
+			op.Send, op.After, gives = sums.rows(r.Row, r.Row+1), *sums.used, true
+		case r.Place:
 			op.Recv = recv
 		}
 		ops = append(ops, op)
@@ -212,21 +199,21 @@ func (c *composed) joinRoute() { _, c.err = c.column.reduce.SubmitSteps(nil, nil
 // root is in no column, who stands for it hands the result on.
 func (n *nested) reduce(send, recv []byte, o collective.Op, root int) (*Work, error) {
 	a, size := n.agreed, o.Type.Size()
-	host, place := a.where(root)
-	column := place % a.columns
-	segments := rootGrain().cut(len(send), size)
-	within, across, finish := split(o, a.size)
+	host, place := a.Where(root)
+	column := place % a.Columns
+	segments := team.RootGrain().Cut(len(send), size)
+	within, across, finish := split(o, a.Size)
 	crossing, here := 0, len(segments)
 	switch {
-	case column == a.node.own:
+	case column == a.Node.Own:
 		crossing = len(segments)
-	case a.crosses():
+	case a.Crosses():
 		crossing = 1
 	}
-	var to []surplus
+	var to []team.Surplus
 	if place != column {
-		to = []surplus{{rank: root, host: host, place: place, column: column}}
-		if host == a.host {
+		to = []team.Surplus{{Rank: root, Host: host, Place: place, Column: column}}
+		if host == a.HostIndex {
 			here *= 2
 		}
 	}
@@ -240,7 +227,7 @@ func (n *nested) reduce(send, recv []byte, o collective.Op, root int) (*Work, er
 	switch {
 	case crossing == 0:
 		c.joinRoute()
-	case column != a.node.own:
+	case column != a.Node.Own:
 		// Nothing crosses in this column, but hosts that name roots in different columns meet in it. There is
 		// one element: of none a switch hears nothing.
 		nothing := make([]byte, size)
@@ -248,22 +235,22 @@ func (n *nested) reduce(send, recv []byte, o collective.Op, root int) (*Work, er
 		c.reduces(n.column, reduction(across, host, nothing, nothing, nil))
 	}
 	for _, s := range segments {
-		within.Count, across.Count = s.len()/size, s.len()/size
-		sum := reduction(within, column, send[s.from:s.to], nil, nil)
+		within.Count, across.Count = s.Len()/size, s.Len()/size
+		sum := reduction(within, column, send[s.From:s.To], nil, nil)
 		var result []byte
-		if root == a.rank {
-			result = recv[s.from:s.to]
+		if root == a.Rank {
+			result = recv[s.From:s.To]
 		}
-		if column != a.node.own {
+		if column != a.Node.Own {
 			c.reduces(n.node, sum)
 			c.handOn(across, to, nil, result)
 			continue
 		}
-		sums := n.sums.take(1, s.len())
+		sums := n.sums.take(1, s.Len())
 		sum.Recv, sum.After = sums.bytes, sums.free
 		summed := c.reduces(n.node, sum)
 		reads := reduction(across, host, sums.bytes, result, c.before(last(summed), n.column))
-		if host == a.host && place != column {
+		if host == a.HostIndex && place != column {
 			reads.Recv = sums.bytes
 		}
 		sums.readBy(c.before(last(c.reduces(n.column, reads)), n.node))

@@ -2,7 +2,6 @@ package group
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
@@ -10,18 +9,17 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/mesh"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/topology"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
+	"github.com/torch-mcast/torch-mcast/internal/team"
 	"github.com/torch-mcast/torch-mcast/internal/transport/batch"
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
 	"github.com/torch-mcast/torch-mcast/internal/transport/fault"
-	"github.com/torch-mcast/torch-mcast/internal/transport/identity"
-	"github.com/torch-mcast/torch-mcast/internal/transport/seal"
 	"github.com/torch-mcast/torch-mcast/internal/transport/tcp"
 	"github.com/torch-mcast/torch-mcast/internal/transport/udp"
 )
 
 // openUDP has chunks travel as UDP datagrams, or through RDMA devices where auto may take those and they reach all ranks.
-func openUDP(ctx context.Context, m *mesh.Mesh, l *lobby, a *agreement) (*transports, error) {
-	if n, has := l.network.(rdma); has && a.devices {
+func openUDP(ctx context.Context, m *mesh.Mesh, l *lobby, a *team.Plan) (*transports, error) {
+	if n, has := l.network.(rdma); has && a.Devices {
 		if c, err := openIfAllHave(ctx, m, l, a, n.verbs()); c != nil || err != nil {
 			return c, err
 		}
@@ -46,13 +44,13 @@ type streamer interface {
 }
 
 // openDatagrams finds out what the paths carry, joins the multicast group and connects the control edges.
-func openDatagrams(ctx context.Context, m *mesh.Mesh, l *lobby, a *agreement, by datagrams) (*transports, error) {
+func openDatagrams(ctx context.Context, m *mesh.Mesh, l *lobby, a *team.Plan, by datagrams) (*transports, error) {
 	for {
 		o, prober, err := prepare(ctx, l, a, by)
 		paths, err := probePaths(ctx, m, a, prober, packetFor(&o), err)
 		if errors.Is(err, errRedraw) {
 			prober.Close()
-			a.redrawn++
+			a.Redrawn++
 			continue
 		}
 		if prober != nil {
@@ -70,11 +68,11 @@ func openDatagrams(ctx context.Context, m *mesh.Mesh, l *lobby, a *agreement, by
 var errRedraw = errors.New("another program has the port of the multicast group")
 
 // prepare returns this rank's options and what probes by them, without an error.
-func prepare(ctx context.Context, l *lobby, a *agreement, by datagrams) (udp.Options, Prober, error) {
+func prepare(ctx context.Context, l *lobby, a *team.Plan, by datagrams) (udp.Options, Prober, error) {
 	o, err := whenThere(ctx, l, "the interfaces", func() (udp.Options, error) {
-		o, err := a.udpOptions(l.network)
+		o, err := udpOptions(a, l.network)
 		if err == nil {
-			err = a.seal(&o, l.identity)
+			err = l.seals.open(a, &o, l.identity)
 		}
 		if fits, ok := by.(fitter); ok && err == nil {
 			err = fits.Fit(&o)
@@ -92,30 +90,30 @@ func prepare(ctx context.Context, l *lobby, a *agreement, by datagrams) (udp.Opt
 }
 
 // openProbed opens the fabric over paths of which it is known what they carry.
-func openProbed(ctx context.Context, l *lobby, a *agreement, by datagrams, o *udp.Options, paths *probed) (*transports, error) {
+func openProbed(ctx context.Context, l *lobby, a *team.Plan, by datagrams, o *udp.Options, paths *probed) (*transports, error) {
 	paths.snooping = snooping(o)
 	if _, real := l.network.(binder); real && len(paths.deaf) > 0 {
 		paths.seen = whyDeaf(o, paths.deaf)
 	}
-	found, err := a.adapt(o, paths)
+	found, err := adapt(a, o, paths)
 	if err != nil {
 		return nil, err
 	}
-	travels, err := a.gathering(paths)
+	travels, err := gatheringOver(a, paths)
 	if err != nil {
 		return nil, err
 	}
-	conns, err := l.connect(ctx, a, wire.PurposeControl, a.neighbours())
+	conns, err := l.connect(ctx, a, wire.PurposeControl, a.Neighbours())
 	if err != nil {
 		return nil, err
 	}
-	peers := a.peers(paths, l.network, conns)
-	a.narrowToColumn(o)
-	ring := topology.Graph{Rank: o.Rank, Size: o.Size, Order: topology.NewOrder(a.ring)}
+	peers := peersOf(a, paths, l.network, conns)
+	narrowToColumn(a, o)
+	ring := topology.Graph{Rank: o.Rank, Size: o.Size, Order: topology.NewOrder(a.Ring)}
 	o.Left, o.Right = ring.Left(), ring.Right()
 	open := func() (fabric.Gather, error) {
-		g, err := by.Gather(o, a.column.conns(conns))
-		return g, a.column.inRanks(err)
+		g, err := by.Gather(o, team.ByPlace(&a.Column, conns))
+		return g, inRanks(&a.Column, err)
 	}
 	gather, err := whenThere(ctx, l, "multicast", open)
 	if err != nil && travels.by == byUnicast && !o.Unicast {
@@ -127,8 +125,8 @@ func openProbed(ctx context.Context, l *lobby, a *agreement, by datagrams, o *ud
 		return nil, err
 	}
 	registers, _ := gather.(fabric.Registers)
-	if a.settings.Loss > 0 {
-		gather = fault.Lossy(gather, a.settings.Loss, a.settings.LossSeed+uint64(a.rank))
+	if a.Settings.Loss > 0 {
+		gather = fault.Lossy(gather, a.Settings.Loss, a.Settings.LossSeed+uint64(a.Rank))
 	}
 	openStreamsOn := l.network.Streams
 	if on, ok := by.(streamer); ok && !o.Seals.Keyed() { // else connections are sealed, and memory is not written from afar
@@ -145,7 +143,7 @@ func openProbed(ctx context.Context, l *lobby, a *agreement, by datagrams, o *ud
 		unheard:   paths.deaf,
 		streams:   func(ctx context.Context) (fabric.Streams, error) { return openStreams(ctx, l, a, openStreamsOn) },
 		iface:     o.Interface.Name,
-		rails:     a.settings.Interfaces()[min(1, len(a.settings.Interfaces())):],
+		rails:     a.Settings.Interfaces()[min(1, len(a.Settings.Interfaces())):],
 		link:      link,
 		found:     append(found, alone...),
 		free:      link.close,
@@ -153,77 +151,37 @@ func openProbed(ctx context.Context, l *lobby, a *agreement, by datagrams, o *ud
 }
 
 // udpOptions are this rank's, but for the connections.
-func (a *agreement) udpOptions(n Network) (udp.Options, error) {
-	addrs := a.at()
-	ifi, err := n.Multicast(a.settings.First(), addrs)
+func udpOptions(a *team.Plan, n Network) (udp.Options, error) {
+	addrs := a.Addresses()
+	ifi, err := n.Multicast(a.Settings.First(), addrs)
 	if err != nil {
 		return udp.Options{}, err
 	}
-	offload, err := batch.ParseOffload(a.settings.Offload)
+	offload, err := batch.ParseOffload(a.Settings.Offload)
 	if err != nil {
 		return udp.Options{}, err
 	}
-	group, port := a.group()
+	group, port := a.Group()
 	o := udp.Options{
-		Rank: a.rank, Size: a.size, Job: a.job, Group: group, Port: port,
-		Interface: ifi, Sources: addrs, TTL: a.settings.TTL, Chunk: a.settings.Chunk, RcvBuf: a.rcvBuf,
-		Window: 2 * a.settings.Window, Offload: offload, Stall: stallFor(a.settings.Timeout),
-		DSCP: a.settings.Mark(), Unicast: a.settings.Multicast == "off",
+		Rank: a.Rank, Size: a.Size, Job: a.Job, Group: group, Port: port,
+		Interface: ifi, Sources: addrs, TTL: a.Settings.TTL, Chunk: a.Settings.Chunk, RcvBuf: a.RcvBuf,
+		Window: 2 * a.Settings.Window, Offload: offload, Stall: stallFor(a.Settings.Timeout),
+		DSCP: a.Settings.Mark(), Unicast: a.Settings.Multicast == "off",
 	}
-	err = a.addRails(n, &o)
+	err = addRails(a, n, &o)
 	return o, err
-}
-
-// seal fills in what seals datagrams and probes of paths, always the same: it counts them, and must not begin anew, whatever
-// is opened again. Columns have keys of their own for datagrams, since each counts its ranks from 0; probes go between all ranks.
-func (a *agreement) seal(o *udp.Options, id *identity.Identity) error {
-	if a.sealer == nil && id == nil && a.settings.Checksum == "crc32c" {
-		a.sealer = seal.New(seal.Checksum, nil, 0)
-	}
-	if a.sealer == nil && id != nil {
-		kind, purpose := seal.Tags, "datagrams"
-		if a.settings.Encrypt {
-			kind, purpose = seal.Encryption, "encrypted datagrams"
-		}
-		sealer, err := a.newSealer(kind, id, purpose, a.column.ranks[0], a.column.own)
-		if err != nil {
-			return err
-		}
-		probes, err := a.newSealer(seal.Tags, id, "probes", 0, a.rank)
-		if err != nil {
-			return err
-		}
-		a.sealer, a.probes = sealer, probes
-	}
-	o.Seals, o.Probes = a.sealer, a.probes
-	return nil
-}
-
-// newSealer derives a key that some ranks share, of which first is the lowest and this one has the given number. Every rank of the
-// group has drawn a part of what it is derived from, so that nothing recorded of another group is taken, and no key is used twice.
-func (a *agreement) newSealer(kind seal.Kind, id *identity.Identity, purpose string, first, number int) (*seal.Sealer, error) {
-	salt := binary.BigEndian.AppendUint64(nil, a.job)
-	salt = binary.BigEndian.AppendUint32(salt, uint32(first))
-	for _, key := range a.keys {
-		salt = binary.BigEndian.AppendUint64(salt, key)
-	}
-	key, err := id.Derive(purpose, salt)
-	if err != nil {
-		return nil, err
-	}
-	return seal.New(kind, key, uint32(number)), nil
 }
 
 // narrowToColumn leaves of options for all ranks, with which paths were probed, what is this rank's
 // column's.
-func (a *agreement) narrowToColumn(o *udp.Options) {
-	if !a.twoLevel() {
+func narrowToColumn(a *team.Plan, o *udp.Options) {
+	if !a.TwoLevel() {
 		return
 	}
-	o.Rank, o.Size, o.Job, o.Port = a.column.own, a.column.size(), a.columnJob(), a.columnPort(o.Port)
-	o.Sources = pick(&a.column, o.Sources)
+	o.Rank, o.Size, o.Job, o.Port = a.Column.Own, a.Column.Size(), a.ColumnJob(), a.ColumnPort(o.Port)
+	o.Sources = team.Pick(&a.Column, o.Sources)
 	for i := range o.Rails {
-		o.Rails[i].Sources = pick(&a.column, o.Rails[i].Sources)
+		o.Rails[i].Sources = team.Pick(&a.Column, o.Rails[i].Sources)
 	}
 }
 
@@ -240,10 +198,10 @@ func packetFor(o *udp.Options) int {
 }
 
 // adapt fits the sizes of chunks and TCP segments to what the paths carry, and returns what is to be said of it.
-func (a *agreement) adapt(o *udp.Options, paths *probed) (found []warning, err error) {
+func adapt(a *team.Plan, o *udp.Options, paths *probed) (found []warning, err error) {
 	mtu := o.Narrowest().MTU
 	if paths.packet < paths.full {
-		a.narrow = paths.packet
+		a.Narrow = paths.packet
 		text := paths.narrow(o.Narrowest().Name, mtu)
 		chunk := o.ChunkFor(paths.packet)
 		switch {
@@ -258,9 +216,9 @@ func (a *agreement) adapt(o *udp.Options, paths *probed) (found []warning, err e
 		o.Chunk = o.ChunkFor(paths.packet)
 	}
 	if paths.packet < min(mtu, udp.MaxPacket) {
-		a.segment = min(paths.packet-a.headers(), mostSegment)
+		a.Segment = min(paths.packet-headers(a), mostSegment)
 	}
-	if a.settings.Multicast != "off" {
+	if a.Settings.Multicast != "off" {
 		found = append(found, paths.warnings()...)
 	}
 	return found, nil
@@ -270,16 +228,16 @@ func (a *agreement) adapt(o *udp.Options, paths *probed) (found []warning, err e
 // connections. It waits for those that have not come to theirs as long as ctx, the life of the group, lasts: the mesh
 // says who is dead.
 func openStreams(
-	ctx context.Context, l *lobby, a *agreement, open func(*tcp.Options, map[int]net.Conn) (fabric.Streams, error),
+	ctx context.Context, l *lobby, a *team.Plan, open func(*tcp.Options, map[int]net.Conn) (fabric.Streams, error),
 ) (fabric.Streams, error) {
-	conns, err := l.connect(ctx, a, wire.PurposeStream, a.others())
+	conns, err := l.connect(ctx, a, wire.PurposeStream, a.Others())
 	if err != nil {
 		return nil, err
 	}
-	o := &tcp.Options{Rank: a.column.own, Size: a.column.size(), Stall: stallFor(a.settings.Timeout), DSCP: a.settings.Mark()}
+	o := &tcp.Options{Rank: a.Column.Own, Size: a.Column.Size(), Stall: stallFor(a.Settings.Timeout), DSCP: a.Settings.Mark()}
 	s, err := whenThere(ctx, l, "reductions", func() (fabric.Streams, error) {
-		s, err := open(o, a.column.conns(conns))
-		return s, a.column.inRanks(err)
+		s, err := open(o, team.ByPlace(&a.Column, conns))
+		return s, inRanks(&a.Column, err)
 	})
 	if err != nil {
 		closeAll(conns)

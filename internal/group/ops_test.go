@@ -17,6 +17,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
+	"github.com/torch-mcast/torch-mcast/internal/team"
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
@@ -412,7 +413,7 @@ func TestRankDiesWhileJoining(t *testing.T) {
 				require.NoError(t, err)
 				eps[r], blobs[r] = e, e.Blob()
 			}
-			a, err := newAgreement(eps[1].opts, blobs)
+			a, err := team.New(eps[1].opts.self(), blobs)
 			require.NoError(t, err)
 			done := make(chan error)
 			go func() {

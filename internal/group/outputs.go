@@ -3,6 +3,7 @@ package group
 import (
 	"context"
 	"fmt"
+	"github.com/torch-mcast/torch-mcast/internal/team"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,13 +20,13 @@ const page = 4096
 // outputs are the places, as one rank of a host has them.
 type outputs struct {
 	group   *Group
-	members *members // the ranks that share them
+	members *team.Members // the ranks that share them
 	ring    []byte
 	heads   []*head // by member
 	free    func() error
 
 	mu     sync.Mutex
-	placer placer
+	placer team.Placer
 	held   map[uint64]*Output // by number
 	ready  map[int]*Output    // those of held whose memory was handed out, by where they begin
 	early  map[uint64]bool    // released while an older one is held
@@ -38,7 +39,7 @@ type outputs struct {
 type head struct {
 	released atomic.Uint64 // it reads none of the reservations up to this one any more
 	declined atomic.Uint64 // from this reservation on none lies in the ring; 0: no such one
-	_        [line - 16]byte
+	_        [team.Line - 16]byte
 }
 
 // outputBytes is how much memory so many members need for a ring.
@@ -49,7 +50,7 @@ func outputBytes(members, ring int) int {
 	return headsBytes(members) + ring/page*page
 }
 
-func headsBytes(members int) int { return (members*line + page - 1) / page * page }
+func headsBytes(members int) int { return (members*team.Line + page - 1) / page * page }
 
 // newOutputs returns the outputs in a region; nil: it has no room for any.
 func newOutputs(g *Group, r Region) *outputs {
@@ -59,23 +60,23 @@ func newOutputs(g *Group, r Region) *outputs {
 		return nil
 	}
 	o := &outputs{
-		group: g, members: m, ring: mem[headsBytes(m.size()):], free: free,
+		group: g, members: m, ring: mem[headsBytes(m.Size()):], free: free,
 		held: map[uint64]*Output{}, ready: map[int]*Output{}, early: map[uint64]bool{},
 	}
-	for i := range m.ranks {
-		o.heads = append(o.heads, (*head)(unsafe.Pointer(&mem[i*line])))
+	for i := range m.Ranks {
+		o.heads = append(o.heads, (*head)(unsafe.Pointer(&mem[i*team.Line])))
 	}
-	o.placer.bytes = len(o.ring)
+	o.placer.Bytes = len(o.ring)
 	return o
 }
 
 // own is what this rank says.
-func (o *outputs) own() *head { return o.heads[o.members.own] }
+func (o *outputs) own() *head { return o.heads[o.members.Own] }
 
 // Output is a place for the result of one Allgather, in memory that the ranks of a host share.
 type Output struct {
 	*outputs
-	place
+	team.Place
 	bytes int
 	// Guarded by mu.
 	used     bool // an Allgather was posted
@@ -89,18 +90,18 @@ type Output struct {
 // or none.
 func (g *Group) Reserve(shard int) *Output {
 	o := g.outputs
-	if o == nil || shard < 1 || shard > len(o.ring)/g.agreed.size {
+	if o == nil || shard < 1 || shard > len(o.ring)/g.agreed.Size {
 		return nil
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	bytes := shard * g.agreed.size
-	at, ok := o.placer.take((bytes + page - 1) / page * page)
+	bytes := shard * g.agreed.Size
+	at, ok := o.placer.Take((bytes + page - 1) / page * page)
 	if !ok || o.closed {
 		return nil
 	}
-	p := &Output{outputs: o, place: at, bytes: bytes}
-	o.held[at.number] = p
+	p := &Output{outputs: o, Place: at, bytes: bytes}
+	o.held[at.Number] = p
 	return p
 }
 
@@ -113,13 +114,13 @@ func (p *Output) Wait(deadline time.Time) ([]byte, error) {
 	for pause := 20 * time.Microsecond; ; pause = min(2*pause, time.Millisecond) {
 		switch free, holder := p.look(); {
 		case free:
-			return p.ring[p.from:][:p.bytes:p.bytes], nil
+			return p.ring[p.From:][:p.bytes:p.bytes], nil
 		case holder < 0:
 			p.Release()
 			return nil, nil
 		case !deadline.IsZero() && !time.Now().Before(deadline):
 			return nil, fmt.Errorf("rank %d holds the result of an Allgather in the place that the next one needs: a larger MCAST_OUTPUTS than %d waits later: %w",
-				p.members.rank(holder), len(p.ring), context.DeadlineExceeded)
+				p.members.Rank(holder), len(p.ring), context.DeadlineExceeded)
 		}
 		select {
 		case <-p.group.life.Done():
@@ -138,15 +139,15 @@ func (p *Output) look() (free bool, holder int) {
 	holder = -1
 	for i, h := range p.heads {
 		released := h.released.Load()
-		if from := h.declined.Load(); from > 0 && from <= p.number {
+		if from := h.declined.Load(); from > 0 && from <= p.Number {
 			return false, -1
 		}
-		if released < p.after {
+		if released < p.After {
 			holder = i
 		}
 	}
 	if holder >= 0 && p.stuck() {
-		p.own().declined.Store(p.number)
+		p.own().declined.Store(p.Number)
 		p.group.warn("outputs", fmt.Sprintf(
 			"results of Allgathers lie in each rank's own memory again: the program held one while later ones filled the %d bytes of MCAST_OUTPUTS", len(p.ring)))
 		return false, -1
@@ -154,14 +155,14 @@ func (p *Output) look() (free bool, holder int) {
 	if holder >= 0 {
 		return false, holder
 	}
-	p.ready[p.from] = p
+	p.ready[p.From] = p
 	return true, -1
 }
 
 // stuck reports whether a place waits for the program of this rank, which would wait for ever. mu is held.
 func (p *Output) stuck() bool {
 	for _, older := range p.held {
-		if older.number <= p.after && !older.released {
+		if older.Number <= p.After && !older.released {
 			return true
 		}
 	}
@@ -179,14 +180,14 @@ func (p *Output) Release() {
 
 // giveBack says to the others that a place is released, and nothing in flight there. mu is held.
 func (p *Output) giveBack() {
-	if !p.released || p.busy || p.held[p.number] != p {
+	if !p.released || p.busy || p.held[p.Number] != p {
 		return
 	}
-	delete(p.held, p.number)
-	if p.ready[p.from] == p {
-		delete(p.ready, p.from)
+	delete(p.held, p.Number)
+	if p.ready[p.From] == p {
+		delete(p.ready, p.From)
 	}
-	p.early[p.number] = true
+	p.early[p.Number] = true
 	up := p.own().released.Load()
 	for p.early[up+1] {
 		up++

@@ -11,6 +11,7 @@ import (
 
 	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/mesh"
+	"github.com/torch-mcast/torch-mcast/internal/team"
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
@@ -168,7 +169,7 @@ func TestOutputsWrongly(t *testing.T) {
 	const n = 1000
 	g := world(t, 2, ring(256<<10))
 	each(t, 2, func(r int) error {
-		var wrong *ArgumentError
+		var wrong *team.ArgumentError
 		p, recv := into(t, g[r], 0, n, false)
 		for text, recv := range map[string][]byte{
 			"reserve one for each": recv,
@@ -227,7 +228,7 @@ func TestOutputsMismatch(t *testing.T) {
 func TestOutputsAreAgreedOn(t *testing.T) {
 	a, b := config.Default(), config.Default()
 	a.Outputs = 1 << 20
-	require.ErrorContains(t, difference(a.Agreed(), b.Agreed(), 3), "rank 0 has MCAST_OUTPUTS=1048576, rank 3 MCAST_OUTPUTS=0")
+	require.ErrorContains(t, team.DifferentSettings(a.Agreed(), b.Agreed(), 3), "rank 0 has MCAST_OUTPUTS=1048576, rank 3 MCAST_OUTPUTS=0")
 }
 
 // TestOutputsOfTheDead: who waits for a rank that is gone gets its fault.

@@ -43,8 +43,8 @@ func (p *part) whole(ranks int) bool { return len(p.buf) == p.shard*ranks }
 // check reports what is wrong with a part, and with the buffer, called name, that
 // is for this rank's share of it. Everything must be in elements of a size.
 func (p *part) check(g *Group, call, name string, buf []byte, size int) error {
-	switch ranks := g.agreed.size; {
-	case g.agreed.twoLevel():
+	switch ranks := g.agreed.Size; {
+	case g.agreed.TwoLevel():
 		return argument("%s: not with nodes; join with MCAST_NODES=off", call)
 	case p.shard < 0 || p.shard > maxShard:
 		return argument("%s: shard of %d bytes; allowed are 0 to %d", call, p.shard, maxShard)
@@ -55,7 +55,7 @@ func (p *part) check(g *Group, call, name string, buf []byte, size int) error {
 		return argument("%s: shards of %d bytes and a window of %d bytes at %d; all must be multiples of %d, the size of an element",
 			call, p.shard, len(p.buf), p.offset, size)
 	}
-	own := p.in(g.agreed.rank)
+	own := p.in(g.agreed.Rank)
 	switch {
 	case len(buf) != len(own):
 		return argument("%s: %s has %d bytes; of this rank's shard %d bytes lie in the window", call, name, len(buf), len(own))
@@ -86,15 +86,15 @@ func (g *Group) startAllgatherPart(send, buf []byte, shard, offset int) (*Work, 
 	if err := p.check(g, "allgather window", "send", send, 1); err != nil {
 		return nil, err
 	}
-	if p.whole(g.agreed.size) {
+	if p.whole(g.agreed.Size) {
 		return g.startAllgather(send, buf)
 	}
 	first, end := p.ranks()
 	ops := make([]engine.GatherOp, 0, end-first)
 	for r := first; r < end; r++ {
-		o := engine.GatherOp{Recv: p.in(r), Whole: shard * g.agreed.size}
+		o := engine.GatherOp{Recv: p.in(r), Whole: shard * g.agreed.Size}
 		o.Op = multicast.Op{Collective: wire.Broadcast, Root: r, Bytes: len(o.Recv)}
-		if r == g.agreed.rank {
+		if r == g.agreed.Rank {
 			o.Send = send
 		}
 		ops = append(ops, o)
@@ -125,7 +125,7 @@ func (g *Group) startReduceScatterPart(buf, recv []byte, shard, offset int, t re
 	if err := p.check(g, "reduce-scatter window", "recv", recv, t.Size()); err != nil {
 		return nil, err
 	}
-	if p.whole(g.agreed.size) {
+	if p.whole(g.agreed.Size) {
 		return g.startReduceScatter(buf, recv, t, op, factor)
 	}
 	first, end := p.ranks()
@@ -133,7 +133,7 @@ func (g *Group) startReduceScatterPart(buf, recv []byte, shard, offset int, t re
 	for r := first; r < end; r++ {
 		o := direct.Op{Op: collective.Op{To: wire.ToRank(r), Type: t, Reduction: op, Factor: factor}, Send: p.in(r)}
 		o.Count = len(o.Send) / t.Size()
-		if r == g.agreed.rank {
+		if r == g.agreed.Rank {
 			o.Recv = recv
 		}
 		ops = append(ops, engine.ReduceOp{Op: o})

@@ -13,6 +13,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/engine"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
 	"github.com/torch-mcast/torch-mcast/internal/switchd"
+	"github.com/torch-mcast/torch-mcast/internal/team"
 )
 
 // cutUp is an Allgather and a Reduce-Scatter cut into parts, with all that they give.
@@ -230,7 +231,7 @@ func TestPartArguments(t *testing.T) {
 		"reduce-scatter window: unknown element":   g.ReduceScatterPart(buf, buf[:32], 32, 0, 77, reduce.Sum, 0),
 		"reduce-scatter window: unknown reduction": g.ReduceScatterPart(buf, buf[:32], 32, 0, reduce.F32, 9, 0),
 	} {
-		var a *ArgumentError
+		var a *team.ArgumentError
 		require.ErrorAs(t, err, &a, want)
 		assert.ErrorContains(t, err, want)
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/torch-mcast/torch-mcast/internal/team"
 	"github.com/torch-mcast/torch-mcast/internal/transport/batch"
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys"
 )
@@ -26,26 +27,26 @@ const smallSegment = minIPv6MTU - 60
 func stallFor(timeout time.Duration) time.Duration { return timeout + timeout/2 }
 
 // headers returns what TCP_MAXSEG leaves out of a packet, in bytes: headers without options.
-func (a *agreement) headers() int { return batch.FamilyOf(a.addrs[0].Addr()).Headers + tcpOverUDP }
+func headers(a *team.Plan) int { return batch.FamilyOf(a.Addrs[0].Addr()).Headers + tcpOverUDP }
 
 // cannotConnect is the fault that a rank which the mesh knows to live cannot be connected.
 func (g *Group) cannotConnect(absent *absentError) *Fault {
-	return &Fault{Kind: Path, From: g.agreed.rank, Rank: absent.rank, Text: fmt.Sprintf(
-		"rank %d cannot connect to rank %d, though it answers: %v", g.agreed.rank, absent.rank, absent.err)}
+	return &Fault{Kind: Path, From: g.agreed.Rank, Rank: absent.rank, Text: fmt.Sprintf(
+		"rank %d cannot connect to rank %d, though it answers: %v", g.agreed.Rank, absent.rank, absent.err)}
 }
 
 // stalled is the fault of a connection to a rank that stalls, and says what that means to whoever has to mend it. The mesh
 // has found no rank dead, so it is the path that does not carry what it should.
 func (g *Group) stalled(rank int, e *sys.StallError) *Fault {
-	return &Fault{Kind: Path, From: g.agreed.rank, Rank: rank, Text: g.stalledText(rank, e)}
+	return &Fault{Kind: Path, From: g.agreed.Rank, Rank: rank, Text: g.stalledText(rank, e)}
 }
 
 func (g *Group) stalledText(rank int, e *sys.StallError) string {
-	text := fmt.Sprintf("data from rank %d do not reach rank %d, though it answers: %v", g.agreed.rank, rank, e)
+	text := fmt.Sprintf("data from rank %d do not reach rank %d, though it answers: %v", g.agreed.Rank, rank, e)
 	if e.RDMA {
 		return text + "; a firewall drops RoCE (UDP port 4791), or the path's MTU is smaller than the devices' (ibv_devinfo: active_mtu)"
 	}
-	if packet := e.Segment + g.agreed.headers() + timestamps; packet > plainMTU {
+	if packet := e.Segment + headers(g.agreed) + timestamps; packet > plainMTU {
 		return text + fmt.Sprintf("; the path probably does not carry the %d bytes that %s's MTU allows: mend the MTU of the switch port or tunnel, "+
 			"lower the hosts' (ip link set %s mtu %d), or let TCP find it out (sysctl net.ipv4.tcp_mtu_probing=1)", packet, g.info.Interface, g.info.Interface, plainMTU)
 	}

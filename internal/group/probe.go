@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/torch-mcast/torch-mcast/internal/mesh"
+	"github.com/torch-mcast/torch-mcast/internal/team"
 	"github.com/torch-mcast/torch-mcast/internal/transport/udp"
 )
 
@@ -75,11 +76,11 @@ type pathProbe struct {
 
 // probePaths probes with packets of up to the given size, or less if another rank wants less. All
 // ranks take part, also one that cannot and says why by err; all come to the same conclusion.
-func probePaths(ctx context.Context, m *mesh.Mesh, a *agreement, prober Prober, packet int, err error) (*probed, error) {
+func probePaths(ctx context.Context, m *mesh.Mesh, a *team.Plan, prober Prober, packet int, err error) (*probed, error) {
 	b := &pathProbe{
-		Prober: prober, mesh: m, rank: a.rank, size: a.size,
-		neighbours: a.neighbours(), to: map[int]netip.AddrPort{},
-		largest: make([]udp.Heard, a.size), trains: make([]int, a.size), unicast: a.settings.Multicast == "off",
+		Prober: prober, mesh: m, rank: a.Rank, size: a.Size,
+		neighbours: a.Neighbours(), to: map[int]netip.AddrPort{},
+		largest: make([]udp.Heard, a.Size), trains: make([]int, a.Size), unicast: a.Settings.Multicast == "off",
 	}
 	if err := b.meet(ctx, a, packet, err); err != nil {
 		return nil, err
@@ -117,7 +118,7 @@ func probePaths(ctx context.Context, m *mesh.Mesh, a *agreement, prober Prober, 
 		before = unheard
 	}
 	c := conclude(all, b.full)
-	c.ranks, c.heard, c.lost = a.hosts, b.largest, b.losses()
+	c.ranks, c.heard, c.lost = a.Hosts, b.largest, b.losses()
 	return &c, nil
 }
 
@@ -136,7 +137,7 @@ func (b *pathProbe) losses() []float64 {
 }
 
 // meet tells all ranks where this one takes probes, and what size it wants to try.
-func (b *pathProbe) meet(ctx context.Context, a *agreement, packet int, err error) error {
+func (b *pathProbe) meet(ctx context.Context, a *team.Plan, packet int, err error) error {
 	mine := probeRecord{Packet: packet}
 	if err == nil {
 		mine.Port, err = b.Port()
@@ -144,14 +145,14 @@ func (b *pathProbe) meet(ctx context.Context, a *agreement, packet int, err erro
 	if err != nil {
 		mine.Fatal = err.Error()
 	} else if p, ok := b.Prober.(portUser); ok {
-		_, port := a.group()
-		mine.Taken = p.Taken(a.columnPort(port))
+		_, port := a.Group()
+		mine.Taken = p.Taken(a.ColumnPort(port))
 	}
 	all, e := b.exchange(ctx, &mine)
 	if e != nil {
 		return errors.Join(err, e)
 	}
-	if a.redraws(all) {
+	if redraws(a, all) {
 		return errRedraw
 	}
 	if err != nil {
@@ -165,7 +166,7 @@ func (b *pathProbe) meet(ctx context.Context, a *agreement, packet int, err erro
 		b.full = min(b.full, all[r].Packet)
 	}
 	for _, r := range b.neighbours {
-		b.to[r] = netip.AddrPortFrom(a.addrs[r].Addr(), all[r].Port)
+		b.to[r] = netip.AddrPortFrom(a.Addrs[r].Addr(), all[r].Port)
 	}
 	return nil
 }
@@ -178,10 +179,10 @@ type portUser interface {
 
 // redraws reports whether another port of the multicast group is drawn: a rank cannot have this one, and nobody has asked for
 // it. Where none of several can be had, ranks relay.
-func (a *agreement) redraws(all []probeRecord) bool {
+func redraws(a *team.Plan, all []probeRecord) bool {
 	fails := func(r probeRecord) bool { return r.Fatal != "" }
 	taken := func(r probeRecord) bool { return r.Taken }
-	return a.settings.Port == 0 && a.redrawn < mostRedrawn && slices.ContainsFunc(all, taken) && !slices.ContainsFunc(all, fails)
+	return a.Settings.Port == 0 && a.Redrawn < team.MostRedrawn && slices.ContainsFunc(all, taken) && !slices.ContainsFunc(all, fails)
 }
 
 // misses says that a rank has not heard all of another one.

@@ -4,19 +4,20 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/torch-mcast/torch-mcast/internal/team"
 	"github.com/torch-mcast/torch-mcast/internal/transport/udp"
 )
 
 // probed is what all ranks conclude from their probes, each for itself and all alike.
 type probed struct {
-	full     int      // bytes of the packets wanted
-	packet   int      // of the largest that passes wherever small ones do
-	from, to int      // ranks between which no larger one passes; where packet is full, no ranks
-	deaf     [][2]int // from, to: no multicast passes, or only the smallest packets
-	mute     []string // why ranks could not multicast at all
-	ranks    []host   // where they are
-	seen     string   // why multicast does not pass, where this rank has checked it; empty: it does not know
-	snooping string   // what switches need that pass multicast to those alone who ask
+	full     int         // bytes of the packets wanted
+	packet   int         // of the largest that passes wherever small ones do
+	from, to int         // ranks between which no larger one passes; where packet is full, no ranks
+	deaf     [][2]int    // from, to: no multicast passes, or only the smallest packets
+	mute     []string    // why ranks could not multicast at all
+	ranks    []team.Host // where they are
+	seen     string      // why multicast does not pass, where this rank has checked it; empty: it does not know
+	snooping string      // what switches need that pass multicast to those alone who ask
 
 	// What this rank alone knows, by rank: the largest packets heard, and the share of small ones by
 	// multicast that was lost.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/torch-mcast/torch-mcast/internal/team"
 	"github.com/torch-mcast/torch-mcast/internal/transport/udp"
 )
 
@@ -67,10 +68,10 @@ func TestRankLists(t *testing.T) {
 }
 
 // testHosts are ranks on hosts of one letter each.
-func testHosts(letters string) (ranks []host) {
+func testHosts(letters string) (ranks []team.Host) {
 	for _, l := range letters {
 		name := string(l)
-		ranks = append(ranks, host{id: "boot-" + name + "/1/", name: name, addr: netip.AddrFrom4([4]byte{10, 0, 0, byte(l-'a') + 1})})
+		ranks = append(ranks, team.Host{ID: "boot-" + name + "/1/", Name: name, Addr: netip.AddrFrom4([4]byte{10, 0, 0, byte(l-'a') + 1})})
 	}
 	return ranks
 }

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/torch-mcast/torch-mcast/internal/team"
 	"github.com/torch-mcast/torch-mcast/internal/transport/netdev"
 	"github.com/torch-mcast/torch-mcast/internal/transport/udp"
 )
@@ -24,16 +25,16 @@ func railsOf(o *Options, v netdev.Version) (rails [][]netip.Addr, err error) {
 
 // addRails has multicast go by all interfaces that MCAST_IFACE names: subgroups by turns, of which there is at
 // least one for each. The addresses are of the version by which ranks reach each other.
-func (a *agreement) addRails(n Network, o *udp.Options) error {
-	names := a.settings.Interfaces()
-	is4 := a.addrs[0].Addr().Is4()
-	for number := range a.rails[a.rank] {
-		sources := make([]netip.Addr, a.size)
-		for r, rails := range a.rails {
+func addRails(a *team.Plan, n Network, o *udp.Options) error {
+	names := a.Settings.Interfaces()
+	is4 := a.Addrs[0].Addr().Is4()
+	for number := range a.Rails[a.Rank] {
+		sources := make([]netip.Addr, a.Size)
+		for r, rails := range a.Rails {
 			i := slices.IndexFunc(rails[number], func(at netip.Addr) bool { return at.Is4() == is4 })
 			if i < 0 {
 				return fmt.Errorf("interface %d of MCAST_IFACE at rank %d, host %v, has the addresses %v, none of the kind of %v: give it one, or name another interface",
-					number+2, r, a.hosts[r], rails[number], a.addrs[r].Addr())
+					number+2, r, a.Hosts[r], rails[number], a.Addrs[r].Addr())
 			}
 			sources[r] = rails[number][i]
 		}
@@ -43,9 +44,6 @@ func (a *agreement) addRails(n Network, o *udp.Options) error {
 		}
 		o.Rails = append(o.Rails, udp.Rail{Interface: ifi, Sources: sources})
 	}
-	o.Subgroups = a.subgroups()
+	o.Subgroups = a.Subgroups()
 	return nil
 }
-
-// subgroups is how many there are: as many as asked for, and one for each interface.
-func (a *agreement) subgroups() int { return max(a.settings.Subgroups, len(a.rails[a.rank])+1) }

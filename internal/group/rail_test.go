@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/torch-mcast/torch-mcast/internal/config"
+	"github.com/torch-mcast/torch-mcast/internal/team"
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
@@ -77,7 +78,7 @@ func TestAsManyRails(t *testing.T) {
 	settings.Fabric = "udp"
 	var blobs [][]byte
 	for r, rails := range []string{`[["10.1.0.1"]]`, `[]`} {
-		var b blob
+		var b team.Blob
 		require.NoError(t, json.Unmarshal([]byte(`{"l":`+rails+`}`), &b))
 		b.Version, b.Rank, b.Size, b.Host, b.Address, b.Port, b.Key, b.Job = protocolVersion, r, 2, "a/1", "10.0.0.1", 7000, "1", "1"
 		b.Settings = settings.Agreed()
@@ -85,6 +86,6 @@ func TestAsManyRails(t *testing.T) {
 		require.NoError(t, err)
 		blobs = append(blobs, text)
 	}
-	_, err := newAgreement(Options{Rank: 1, Size: 2, Settings: settings}, blobs)
+	_, err := team.New(team.Self{Rank: 1, Size: 2, Settings: settings, Version: protocolVersion}, blobs)
 	require.ErrorContains(t, err, "MCAST_IFACE names 2 interfaces at rank 0 and one interface at most at rank 1; name as many at all ranks")
 }

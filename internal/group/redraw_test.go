@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/torch-mcast/torch-mcast/internal/config"
+	"github.com/torch-mcast/torch-mcast/internal/team"
 	"github.com/torch-mcast/torch-mcast/internal/transport/udp"
 )
 
@@ -28,24 +29,11 @@ func TestRedraws(t *testing.T) {
 		"taken":         {0, 0, []probeRecord{{}, taken}, true},
 		"asked for":     {5000, 0, []probeRecord{taken, {}}, false},
 		"another fault": {0, 0, []probeRecord{taken, {Fatal: "it has no interface"}}, false},
-		"all are taken": {0, mostRedrawn, []probeRecord{taken, taken}, false},
+		"all are taken": {0, team.MostRedrawn, []probeRecord{taken, taken}, false},
 	} {
-		a := agreement{settings: config.Settings{Port: c.asked}, redrawn: c.redrawn}
-		require.Equal(t, c.want, a.redraws(c.records), name)
+		a := team.Plan{Settings: config.Settings{Port: c.asked}, Redrawn: c.redrawn}
+		require.Equal(t, c.want, redraws(&a, c.records), name)
 	}
-	const columns = 1024
-	drawn := map[uint16]bool{}
-	for redrawn := range mostRedrawn + 1 {
-		a := agreement{job: 19999 << 32, redrawn: redrawn, addrs: []netip.AddrPort{netip.MustParseAddrPort("10.0.0.1:1")}}
-		_, port := a.group()
-		for column := range uint16(columns) {
-			at := firstPort + (port-firstPort+column)%ports
-			require.GreaterOrEqual(t, at, uint16(firstPort))
-			require.Less(t, at, uint16(firstPort+ports))
-			drawn[at] = true
-		}
-	}
-	require.Len(t, drawn, columns*(mostRedrawn+1), "a column has no port that was tried before")
 }
 
 // TestTakenPort has a program hold the port of a group that two ranks are to take.
@@ -80,7 +68,7 @@ func TestTakenPort(t *testing.T) {
 					assert.Contains(t, said, fmt.Sprintf(":%d is in use by a socket that does not share it: choose another MCAST_PORT", s.Port))
 				} else {
 					assert.NotContains(t, said, "in use")
-					assert.Equal(t, 1, g.agreed.redrawn)
+					assert.Equal(t, 1, g.agreed.Redrawn)
 				}
 				if err := bothKinds(g, r); err != nil {
 					return err
@@ -100,8 +88,8 @@ type occupied struct{ kernel }
 // Probe implements Network.
 func (n occupied) Probe(o *udp.Options) (Prober, error) {
 	p, err := n.kernel.Probe(o)
-	first := agreement{job: o.Job, addrs: []netip.AddrPort{netip.AddrPortFrom(o.Group, 0)}}
-	if _, port := first.group(); err == nil && o.Port == port {
+	first := team.Plan{Job: o.Job, Addrs: []netip.AddrPort{netip.AddrPortFrom(o.Group, 0)}}
+	if _, port := first.Group(); err == nil && o.Port == port {
 		return taken{p}, nil
 	}
 	return p, err

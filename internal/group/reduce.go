@@ -27,14 +27,14 @@ func (g *Group) startReduceScatter(send, recv []byte, t reduce.Type, op reduce.O
 	switch {
 	case len(recv)%t.Size() != 0:
 		return nil, argument("reduce-scatter: recv has %d bytes, which is no multiple of %d, the size of %v", len(recv), t.Size(), t)
-	case len(send) != len(recv)*g.agreed.size:
+	case len(send) != len(recv)*g.agreed.Size:
 		return nil, argument("reduce-scatter: send has %d bytes; %d ranks with a shard of %d bytes need %d",
-			len(send), g.agreed.size, len(recv), len(recv)*g.agreed.size)
+			len(send), g.agreed.Size, len(recv), len(recv)*g.agreed.Size)
 	}
-	own := send[g.agreed.rank*len(recv):][:len(recv)]
+	own := send[g.agreed.Rank*len(recv):][:len(recv)]
 	if overlaps(send, recv) && !engine.SameMemory(recv, own) {
 		return nil, argument("reduce-scatter: recv overlaps send without being this rank's shard, send[%d:%d]",
-			g.agreed.rank*len(recv), (g.agreed.rank+1)*len(recv))
+			g.agreed.Rank*len(recv), (g.agreed.Rank+1)*len(recv))
 	}
 	defer g.composer.hold()()
 	rest, err := g.composer.reduceScatter(send, recv, collective.Op{Type: t, Reduction: op, Factor: factor}, piece{})
@@ -61,15 +61,15 @@ func (g *Group) startReduce(send, recv []byte, t reduce.Type, op reduce.Op, fact
 	if err := checkReduction("reduce", t, op); err != nil {
 		return nil, err
 	}
-	if root != g.agreed.rank {
+	if root != g.agreed.Rank {
 		recv = nil
 	}
 	switch {
-	case root < 0 || root >= g.agreed.size:
-		return nil, argument("reduce: root %d is not a rank; ranks are 0 to %d", root, g.agreed.size-1)
+	case root < 0 || root >= g.agreed.Size:
+		return nil, argument("reduce: root %d is not a rank; ranks are 0 to %d", root, g.agreed.Size-1)
 	case len(send)%t.Size() != 0:
 		return nil, argument("reduce: send has %d bytes, which is no multiple of %d, the size of %v", len(send), t.Size(), t)
-	case root == g.agreed.rank && len(recv) != len(send):
+	case root == g.agreed.Rank && len(recv) != len(send):
 		return nil, argument("reduce: send has %d bytes and the root's recv %d; they must be equal", len(send), len(recv))
 	case overlaps(send, recv) && !engine.SameMemory(send, recv):
 		return nil, argument("reduce: recv overlaps send without being the same memory")

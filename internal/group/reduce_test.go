@@ -11,6 +11,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
 	"github.com/torch-mcast/torch-mcast/internal/switchd"
+	"github.com/torch-mcast/torch-mcast/internal/team"
 )
 
 // TestReduce: every type, reduction and root, in place and not; the inputs of
@@ -89,7 +90,7 @@ func TestReduceArguments(t *testing.T) {
 		"root's recv 32":     g[0].Reduce(buf, buf[:32], reduce.F32, reduce.Sum, 0, 0),
 		"recv overlaps send": g[0].Reduce(buf[:32], buf[16:48], reduce.F32, reduce.Sum, 0, 0),
 	} {
-		var a *ArgumentError
+		var a *team.ArgumentError
 		require.ErrorAs(t, err, &a)
 		assert.ErrorContains(t, err, want)
 	}

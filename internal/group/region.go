@@ -8,6 +8,7 @@ import (
 
 	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/mesh"
+	"github.com/torch-mcast/torch-mcast/internal/team"
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
 	"github.com/torch-mcast/torch-mcast/internal/transport/shm"
 )
@@ -79,8 +80,8 @@ func (e *noRegionError) Error() string { return fmt.Sprintf("rank %d: %s", e.ran
 // openRegion attaches this rank to the region that the first of its members serves. Members are the
 // ranks that share it, this one among them: a rank's number in the region is its place there. All
 // ranks of the group call it, each with the members of its own region. They all have one, or none: see noRegionError.
-func openRegion(ctx context.Context, m *mesh.Mesh, l *lobby, a *agreement, members []int) (Region, error) {
-	first, own := members[0], slices.Index(members, a.rank)
+func openRegion(ctx context.Context, m *mesh.Mesh, l *lobby, a *team.Plan, members []int) (Region, error) {
+	first, own := members[0], slices.Index(members, a.Rank)
 	serving, stop := context.WithCancel(ctx)
 	defer stop()
 	address := ""
@@ -88,7 +89,7 @@ func openRegion(ctx context.Context, m *mesh.Mesh, l *lobby, a *agreement, membe
 	if own == 0 {
 		var server RegionServer
 		server, err = whenThere(ctx, l, "a region", func() (RegionServer, error) {
-			return l.network.ServeRegion(serving, a.job, a.keys[first], a.layout(len(members)))
+			return l.network.ServeRegion(serving, a.Job, a.Keys[first], layoutOf(a, len(members)))
 		})
 		if err == nil {
 			address = server.Address()
@@ -109,9 +110,9 @@ func openRegion(ctx context.Context, m *mesh.Mesh, l *lobby, a *agreement, membe
 }
 
 // attach takes this rank's region from the server at an address.
-func attach(ctx context.Context, l *lobby, a *agreement, address string, own int, members []int) (Region, error) {
+func attach(ctx context.Context, l *lobby, a *team.Plan, address string, own int, members []int) (Region, error) {
 	c, err := whenThere(ctx, l, "the region's server", func() (RegionClient, error) {
-		return l.network.DialRegion(ctx, address, a.job, a.keys[members[0]], own, len(members))
+		return l.network.DialRegion(ctx, address, a.Job, a.Keys[members[0]], own, len(members))
 	})
 	if err != nil {
 		return nil, err
@@ -139,12 +140,12 @@ func agreeOnRegion(ctx context.Context, m *mesh.Mesh, address string, err error)
 
 // settleRegion opens the region of all ranks of one host, or of this rank's node; nil: there is to be none. Where auto has
 // taken shared memory, and a rank cannot have it, the agreement goes on without it on all ranks alike.
-func settleRegion(ctx context.Context, m *mesh.Mesh, l *lobby, a *agreement) (Region, []warning, error) {
-	members := a.node.ranks
+func settleRegion(ctx context.Context, m *mesh.Mesh, l *lobby, a *team.Plan) (Region, []warning, error) {
+	members := a.Node.Ranks
 	switch {
-	case a.fabric == "shm":
-		members = everyone(a.rank, a.size).ranks
-	case !a.twoLevel():
+	case a.Fabric == "shm":
+		members = team.Everyone(a.Rank, a.Size).Ranks
+	case !a.TwoLevel():
 		return nil, nil, nil
 	}
 	r, err := openRegion(ctx, m, l, a, members)
@@ -152,27 +153,27 @@ func settleRegion(ctx context.Context, m *mesh.Mesh, l *lobby, a *agreement) (Re
 	if !errors.As(err, &none) {
 		return r, nil, err
 	}
-	if a.settings.Fabric == "shm" {
+	if a.Settings.Fabric == "shm" {
 		return nil, nil, &Fault{Kind: mesh.Aborted, Rank: none.rank, Text: "it cannot join: MCAST_FABRIC=shm, and it has no shared memory (auto and udp do without): " + none.text}
 	}
 	what := "ranks of one host talk over loopback"
-	if a.twoLevel() {
+	if a.TwoLevel() {
 		what = "ranks of one host work as if each were on a host of its own"
-		a.flatten(fmt.Sprintf("ranks of a host share no memory: %v", none))
+		a.Flatten(fmt.Sprintf("ranks of a host share no memory: %v", none))
 	} else {
-		a.fabric, a.reason = "udp", fmt.Sprintf("ranks share no memory: %v", none)
+		a.Fabric, a.Reason = "udp", fmt.Sprintf("ranks share no memory: %v", none)
 	}
 	return nil, []warning{{"no shared memory", fmt.Sprintf(
 		"%s, which is slower: shared memory cannot be had at %v; mend that, or set MCAST_FABRIC=udp to have no warning", what, none)}}, nil
 }
 
-// layout is that of a region for so many ranks.
-func (a *agreement) layout(members int) shm.Layout {
+// layoutOf is that of a region for so many ranks.
+func layoutOf(a *team.Plan, members int) shm.Layout {
 	lay := shm.DefaultLayout(members)
-	lay.Slots = a.settings.ShmSlots
-	if a.settings.ShmChunk != config.Default().ShmChunk {
-		lay.Chunk = a.settings.ShmChunk // asked for, so not scaled to the number of ranks
+	lay.Slots = a.Settings.ShmSlots
+	if a.Settings.ShmChunk != config.Default().ShmChunk {
+		lay.Chunk = a.Settings.ShmChunk // asked for, so not scaled to the number of ranks
 	}
-	lay.Output = outputBytes(members, a.settings.Outputs)
+	lay.Output = outputBytes(members, a.Settings.Outputs)
 	return lay
 }

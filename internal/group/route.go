@@ -14,6 +14,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/protocol/route"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/session"
+	"github.com/torch-mcast/torch-mcast/internal/team"
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
 )
 
@@ -34,11 +35,11 @@ type routeDriver struct {
 }
 
 func newRouteDriver(g *Group, open func(context.Context) (fabric.Streams, error)) *routeDriver {
-	s := &g.agreed.settings
+	s := &g.agreed.Settings
 	return &routeDriver{
 		Group: g, open: open, attempts: make(chan *attempt, 1),
 		router: route.New(route.Config{
-			Rank: g.agreed.rank, Switches: s.Switches()[:g.agreed.switches], NoSwitch: g.agreed.noSwitch, Timeout: s.SwitchTimeout,
+			Rank: g.agreed.Rank, Switches: s.Switches()[:g.agreed.Switches], NoSwitch: g.agreed.NoSwitch, Timeout: s.SwitchTimeout,
 		}),
 	}
 }
@@ -137,7 +138,7 @@ func (d *routeDriver) inCalls(said *session.Error) (text string, between *collec
 		return said.Text, said.Between // the switch knows of one only what is below another switch
 	}
 	ranks := said.Between.Ranks
-	own := slices.Index(ranks[:], d.agreed.rank)
+	own := slices.Index(ranks[:], d.agreed.Rank)
 	var called string
 	if own < 0 || d.column.reduce.Do(d.life, func() { called = d.column.reduce.Called() }) != nil || called == "" {
 		return said.Text, said.Between
@@ -159,7 +160,7 @@ func (d *routeDriver) carryOut(o route.Order) (route.Event, error) {
 	case route.Notify:
 		d.mesh.Notify(o.Epoch, o.Text)
 	case route.Report:
-		d.mesh.Report(&Fault{Kind: Mismatch, Rank: d.agreed.rank, Between: d.between, Text: o.Text})
+		d.mesh.Report(&Fault{Kind: Mismatch, Rank: d.agreed.Rank, Between: d.between, Text: o.Text})
 	case route.Join:
 		ctx, cancel := context.WithCancel(d.life)
 		d.cancel = cancel
@@ -207,8 +208,8 @@ func (d *routeDriver) steer(o route.Order) (route.Event, error) {
 		return route.Stopped{Record: record}, err
 	case route.Resume:
 		var err error
-		e := d.column.reduce.Do(d.life, func() { err = d.column.reduce.Resume(pick(&d.agreed.column, o.Records), d.streams) })
-		return route.Resumed{Operations: d.column.reduce.Stats().Switched}, errors.Join(e, d.agreed.column.inRanks(err))
+		e := d.column.reduce.Do(d.life, func() { err = d.column.reduce.Resume(team.Pick(&d.agreed.Column, o.Records), d.streams) })
+		return route.Resumed{Operations: d.column.reduce.Stats().Switched}, errors.Join(e, inRanks(&d.agreed.Column, err))
 	}
 	panic(fmt.Sprintf("group: %T is no order to the engine", o))
 }
@@ -237,11 +238,11 @@ func (d *routeDriver) tell(o route.Order) {
 		d.log.Warn("reduce-scatter goes directly", "reason", o.Reason)
 		d.warnings.add("switch lost", "Reduce-Scatter went directly for a while: "+o.Reason)
 	case route.TellSwitched:
-		if !d.agreed.crosses() {
+		if !d.agreed.Crosses() {
 			return // Info says who stands for this rank
 		}
 		how := "sums in a fixed order"
-		if d.agreed.settings.SwitchMode == "fast" {
+		if d.agreed.Settings.SwitchMode == "fast" {
 			how = "sums as contributions arrive"
 		}
 		d.route.Store(&routeInfo{reason: d.route.Load().reason, via: fmt.Sprintf("the switch at %s %s", o.Address, how)})

@@ -19,6 +19,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
+	"github.com/torch-mcast/torch-mcast/internal/team"
 	"github.com/torch-mcast/torch-mcast/internal/transport/acceptor"
 	"github.com/torch-mcast/torch-mcast/internal/transport/identity"
 	"github.com/torch-mcast/torch-mcast/internal/transport/seal"
@@ -49,7 +50,7 @@ func TestRanksThatDoNotAllEncrypt(t *testing.T) {
 	one, theirs := openAll(t, 2, withSecret)
 	blobs[1] = theirs[1]
 	_, err := zero[0].Join(t.Context(), blobs)
-	var mismatch *MismatchError
+	var mismatch *team.MismatchError
 	require.ErrorAs(t, err, &mismatch)
 	require.ErrorContains(t, err, "rank 0 has MCAST_ENCRYPT=1, rank 1 MCAST_ENCRYPT=0")
 	for _, e := range []*Endpoint{zero[1], one[0], one[1]} {
@@ -88,7 +89,7 @@ func computesRight(t *testing.T, how func(*config.Settings)) {
 func TestStrangerWithoutTheSecret(t *testing.T) {
 	const p = 2
 	eps, blobs := openAll(t, p, withSecret)
-	a, err := newAgreement(eps[0].opts, blobs)
+	a, err := team.New(eps[0].opts.self(), blobs)
 	require.NoError(t, err)
 	wrong, err := identity.New(otherSecret)
 	require.NoError(t, err)
@@ -114,7 +115,7 @@ func TestStrangerWithoutTheSecret(t *testing.T) {
 func TestSlowProof(t *testing.T) {
 	waits(t)
 	eps, blobs := openAll(t, 2, withSecret)
-	a, err := newAgreement(eps[0].opts, blobs)
+	a, err := team.New(eps[0].opts.self(), blobs)
 	require.NoError(t, err)
 	c, err := net.Dial("tcp", netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), uint16(eps[1].lobby.port())).String())
 	require.NoError(t, err)
@@ -153,7 +154,7 @@ func TestImpostorOfARank(t *testing.T) {
 	c, err := net.Dial("tcp", ln.Addr().String())
 	require.NoError(t, err)
 	defer c.Close()
-	a := &agreement{size: 2, job: 5, keys: []uint64{0, 0x1234_5678_9abc_def0}, settings: config.Default()}
+	a := &team.Plan{Size: 2, Job: 5, Keys: []uint64{0, 0x1234_5678_9abc_def0}, Settings: config.Default()}
 	_, err = greet(t.Context(), id, c, a, wire.PurposeMesh, 1)
 	require.Error(t, err)
 	var h wire.Hello
@@ -166,7 +167,7 @@ func TestRanksOfDifferentSecrets(t *testing.T) {
 		one, theirs := openAll(t, 2, func(s *config.Settings) { s.Fabric, s.Secret = "udp", others })
 		blobs[1] = theirs[1]
 		_, err := zero[0].Join(t.Context(), blobs)
-		var mismatch *MismatchError
+		var mismatch *team.MismatchError
 		require.ErrorAs(t, err, &mismatch)
 		require.Equal(t, [2]int{0, 1}, mismatch.Between.Ranks)
 		require.Contains(t, mismatch.Between.What[1], want)
@@ -217,7 +218,7 @@ func TestOneSealerAColumn(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var blobs [][]byte
 			for r := range hosts {
-				text, err := json.Marshal(blob{
+				text, err := json.Marshal(team.Blob{
 					Version: protocolVersion, Rank: r, Size: len(hosts), Host: hosts[r:r+1] + "/1/", User: "0/1", Secret: digest,
 					Address: fmt.Sprintf("10.0.0.%d", hosts[r]-'a'+1), Port: 7000, Key: fmt.Sprint(r + 1), Job: "1", Settings: settings.Agreed(),
 				})
@@ -227,16 +228,17 @@ func TestOneSealerAColumn(t *testing.T) {
 			trailers := map[string]int{}
 			var probes *seal.Sealer // rank 0's
 			for r := range blobs {
-				a, err := newAgreement(Options{Rank: r, Size: len(blobs), Settings: settings}, blobs)
+				a, err := team.New(team.Self{Rank: r, Size: len(blobs), Settings: settings, Version: protocolVersion}, blobs)
 				require.NoError(t, err)
 				var first udp.Options
-				require.NoError(t, a.seal(&first, id))
+				var sealed seals
+				require.NoError(t, sealed.open(a, &first, id))
 				if probes == nil {
 					probes = first.Probes
 				}
 				for range 2 {
 					var o udp.Options
-					require.NoError(t, a.seal(&o, id))
+					require.NoError(t, sealed.open(a, &o, id))
 					for _, s := range []*seal.Sealer{o.Seals, o.Probes} {
 						head := make([]byte, s.Size())
 						s.Seal(0, head, nil, nil)

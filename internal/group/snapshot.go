@@ -55,7 +55,7 @@ func (g *Group) ask(skip []int) any {
 	if released || g.life.Err() != nil { // others have perhaps ended before
 		return nil
 	}
-	for rank := range g.agreed.size {
+	for rank := range g.agreed.Size {
 		if len(answers) > 0 && answers[0].Rank == rank {
 			if json.Valid(answers[0].Page) {
 				said.Ranks = append(said.Ranks, answers[0].Page)

@@ -19,6 +19,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
 	"github.com/torch-mcast/torch-mcast/internal/switchd"
+	"github.com/torch-mcast/torch-mcast/internal/team"
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
@@ -291,8 +292,8 @@ func TestSwitchChunk(t *testing.T) {
 	for _, c := range []struct{ chunk, narrow, want int }{
 		{0, 0, 0}, {1408, 0, 1408}, {0, 1500, 1396}, {4096, 1500, 1396}, {1024, 1500, 1024},
 	} {
-		a := agreement{settings: config.Settings{Chunk: c.chunk}, narrow: c.narrow}
-		assert.Equal(t, c.want, a.switchChunk(), "%+v", c)
+		a := team.Plan{Settings: config.Settings{Chunk: c.chunk}, Narrow: c.narrow}
+		assert.Equal(t, c.want, a.SwitchChunk(), "%+v", c)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/torch-mcast/torch-mcast/internal/mesh"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
+	"github.com/torch-mcast/torch-mcast/internal/team"
 )
 
 // A join may wait as long as MCAST_JOIN_TIMEOUT: whom it waits for, and why, is said meanwhile.
@@ -48,22 +49,22 @@ func tellWaits(say func(text string), awaited func() string) (stop func()) {
 // awaited returns what says which ranks are not there yet, and why. Hosts and addresses are those of now: the join changes
 // them when a way is chosen.
 func (g *Group) awaited() func() string {
-	hosts, addrs := slices.Clone(g.agreed.hosts), slices.Clone(g.agreed.addrs)
+	hosts, addrs := slices.Clone(g.agreed.Hosts), slices.Clone(g.agreed.Addrs)
 	return func() string { return g.awaitedAt(hosts, addrs) }
 }
 
-func (g *Group) awaitedAt(hosts []host, addrs []netip.AddrPort) string {
+func (g *Group) awaitedAt(hosts []team.Host, addrs []netip.AddrPort) string {
 	a, l := g.agreed, g.lobby
 	var parts []string
 	failing := l.unreached()
 	for _, r := range slices.Sorted(maps.Keys(failing)) {
 		at := ""
-		if len(a.ways) == 1 {
+		if len(a.Ways) == 1 {
 			at = fmt.Sprintf(" at %v", addrs[r])
 		}
 		parts = append(parts, fmt.Sprintf("rank %d on %v cannot be reached%s: %v", r, hosts[r], at, failing[r]))
 	}
-	neighbours := mesh.Neighbours(a.rank, a.size)
+	neighbours := mesh.Neighbours(a.Rank, a.Size)
 	absent := slices.DeleteFunc(l.absent(a, wire.PurposeMesh), func(r int) bool { return !slices.Contains(neighbours, r) })
 	if len(absent) > 0 {
 		parts = append(parts, fmt.Sprintf("%s: not connected to this rank yet", rankList(absent)))

@@ -28,9 +28,9 @@ func (g *Group) startTiny(send, recv []byte, t reduce.Type, op reduce.Op, factor
 	n := callBytes + (len(send)+callBytes-1)&^(callBytes-1)
 	a := &tinyAllreduce{
 		g: g, call: newCall(t, op, factor, len(send)), typ: t, op: op, factor: factor,
-		all: make([]byte, g.agreed.size*n), recv: recv,
+		all: make([]byte, g.agreed.Size*n), recv: recv,
 	}
-	own := a.all[g.agreed.rank*n:][:n]
+	own := a.all[g.agreed.Rank*n:][:n]
 	copy(own, a.call[:])
 	copy(own[callBytes:], send)
 	joint := engine.NewJoint(1, a.finish)
@@ -52,8 +52,8 @@ func (a *tinyAllreduce) finish(err error) error {
 	if err != nil {
 		return err
 	}
-	n := len(a.all) / a.g.agreed.size
-	inputs := make([][]byte, a.g.agreed.size)
+	n := len(a.all) / a.g.agreed.Size
+	inputs := make([][]byte, a.g.agreed.Size)
 	for r := range inputs {
 		inputs[r] = a.all[r*n+callBytes:][:len(a.recv)]
 	}

@@ -12,7 +12,7 @@ import (
 
 // traced makes the memory of a lane, unless MCAST_TRACE is off.
 func (g *Group) traced(lane string) *trace.Lane {
-	if g.agreed.settings.Trace == "off" {
+	if g.agreed.Settings.Trace == "off" {
 		return nil
 	}
 	l := trace.NewLane(lane)
@@ -24,7 +24,7 @@ func (g *Group) traced(lane string) *trace.Lane {
 func (g *Group) record() {
 	if len(g.trace) > 0 {
 		g.unrecord = g.lobby.network.Record(&trace.Group{
-			Name: g.agreed.name(), Rank: g.agreed.rank, Size: g.agreed.size, Lanes: g.trace, Clock: g.clock,
+			Name: g.agreed.Name(), Rank: g.agreed.Rank, Size: g.agreed.Size, Lanes: g.trace, Clock: g.clock,
 		})
 	}
 }
@@ -38,7 +38,7 @@ type failure struct {
 // takeTrace keeps what this process did last, where a fault is one that somebody will look into. It does so before
 // operations end, so that they are as the fault has found them.
 func (g *Group) takeTrace(f *Fault) {
-	if f.Kind == Closed || f.Rank == g.agreed.rank && f.Kind == Left || g.agreed.settings.Trace == "off" {
+	if f.Kind == Closed || f.Rank == g.agreed.Rank && f.Kind == Left || g.agreed.Settings.Trace == "off" {
 		return
 	}
 	// At the end of a job ranks leave one after the other: nobody minds who waits for nothing.
@@ -54,11 +54,11 @@ func (g *Group) writeTrace() {
 	if f == nil {
 		return
 	}
-	path, err := g.lobby.network.WriteTrace(g.agreed.settings.Trace, f.trace)
+	path, err := g.lobby.network.WriteTrace(g.agreed.Settings.Trace, f.trace)
 	switch {
 	case err != nil:
 		level := slog.LevelInfo
-		if g.agreed.settings.Trace != "auto" { // somebody waits for it
+		if g.agreed.Settings.Trace != "auto" { // somebody waits for it
 			level = slog.LevelWarn
 		}
 		g.log.Log(context.Background(), level, "no trace was written", "error", err)

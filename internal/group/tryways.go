@@ -14,6 +14,7 @@ import (
 
 	"github.com/torch-mcast/torch-mcast/internal/mesh"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
+	"github.com/torch-mcast/torch-mcast/internal/team"
 	"github.com/torch-mcast/torch-mcast/internal/transport/netdev"
 )
 
@@ -23,15 +24,15 @@ const firstTry = 2 * time.Second
 
 // tryWays makes the mesh's connection to a peer by the first way that leads to it, and notes which one.
 // A way may lead nowhere, or to another host or program, which hang up on the greeting.
-func (l *lobby) tryWays(ctx context.Context, a *agreement, peer int) (net.Conn, error) {
+func (l *lobby) tryWays(ctx context.Context, a *team.Plan, peer int) (net.Conn, error) {
 	defer l.failing(peer, nil)
-	before := make([]error, len(a.ways)) // what was in the way, rather than that the time is over
+	before := make([]error, len(a.Ways)) // what was in the way, rather than that the time is over
 	for limit := firstTry; ; limit *= 2 {
 		refused := true
 		var failed []string
-		for number, w := range a.ways {
-			at := netip.AddrPortFrom(w.addrs[peer], a.ports[peer])
-			c, err := l.tryWay(ctx, a, peer, at, limit, l.bound(a, peer, w.addrs))
+		for number, w := range a.Ways {
+			at := netip.AddrPortFrom(w.Addrs[peer], a.Ports[peer])
+			c, err := l.tryWay(ctx, a, peer, at, limit, l.bound(a, peer, w.Addrs))
 			if err == nil {
 				l.came(peer, number, strings.Join(failed, "; "))
 				return c, nil
@@ -59,7 +60,7 @@ func (l *lobby) tryWays(ctx context.Context, a *agreement, peer int) (net.Conn, 
 // tryWay connects to a peer at an address within a time. What may pass is tried again until then; what
 // this machine lacks says nothing about the way. Once connected the peer may take its time to answer:
 // it has the connection.
-func (l *lobby) tryWay(ctx context.Context, a *agreement, peer int, at netip.AddrPort, limit time.Duration, bound netdev.Bound) (net.Conn, error) {
+func (l *lobby) tryWay(ctx context.Context, a *team.Plan, peer int, at netip.AddrPort, limit time.Duration, bound netdev.Bound) (net.Conn, error) {
 	var before error
 	for start := time.Now(); ; {
 		left := limit - time.Since(start)
@@ -107,8 +108,8 @@ type wayRecord struct {
 
 // agreeOnWay has all ranks take the last way that any of them needed: those before it do not lead
 // everywhere. It returns a warning of what was in the way.
-func (a *agreement) agreeOnWay(ctx context.Context, m *mesh.Mesh, l *lobby) ([]warning, error) {
-	if len(a.ways) < 2 {
+func agreeOnWay(ctx context.Context, a *team.Plan, m *mesh.Mesh, l *lobby) ([]warning, error) {
+	if len(a.Ways) < 2 {
 		return nil, nil
 	}
 	l.mu.Lock()
@@ -122,17 +123,17 @@ func (a *agreement) agreeOnWay(ctx context.Context, m *mesh.Mesh, l *lobby) ([]w
 	for r := range records {
 		number, instead, _ := strings.Cut(string(records[r]), " ")
 		n, err := strconv.Atoi(number)
-		if err != nil || n < 0 || n >= len(a.ways) {
-			return nil, fmt.Errorf("rank %d came by way %q; there are %d", r, number, len(a.ways))
+		if err != nil || n < 0 || n >= len(a.Ways) {
+			return nil, fmt.Errorf("rank %d came by way %q; there are %d", r, number, len(a.Ways))
 		}
 		if n > last.way {
 			last = wayRecord{n, instead}
 		}
 	}
-	a.use(last.way)
+	a.UseWay(last.way)
 	if last.way == 0 {
 		return nil, nil
 	}
 	return []warning{{"another way", fmt.Sprintf("ranks come to each other by %v: %s; to say so at once, set MCAST_IFACE",
-		&a.ways[last.way], last.instead)}}, nil
+		&a.Ways[last.way], last.instead)}}, nil
 }

@@ -2,6 +2,7 @@ package group
 
 import (
 	"fmt"
+	"github.com/torch-mcast/torch-mcast/internal/team"
 	"slices"
 	"strings"
 )
@@ -9,8 +10,8 @@ import (
 // unheardText says between which ranks multicast does not pass, as far as that is readable: pairs are
 // from, to. A host that hears no other one, or is heard by none, is named alone, and not each of its
 // paths: it is that host, or its switch port, which has to be looked at.
-func unheardText(pairs [][2]int, ranks []host) string {
-	hosts, of := hostsOf(ranks)
+func unheardText(pairs [][2]int, ranks []team.Host) string {
+	hosts, of := team.HostsOf(ranks)
 	deaf := make(map[[2]int]int) // pairs of ranks, by their hosts
 	for _, p := range pairs {
 		deaf[[2]int{of[p[0]], of[p[1]]}]++
@@ -54,7 +55,7 @@ func ranksOn(of []int, host int) (ranks []int) {
 }
 
 // pairsText lists pairs of ranks by who is not heard.
-func pairsText(pairs [][2]int, ranks []host) (out []string) {
+func pairsText(pairs [][2]int, ranks []team.Host) (out []string) {
 	const most = 4
 	var roots []int
 	ears := map[int][]int{}

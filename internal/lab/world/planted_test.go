@@ -43,11 +43,11 @@ var unjudged = edit{
 var bugs = []bug{
 	{
 		name: "B1: a live rank that is late at its first reduction is declared dead", file: "group/openudp.go",
-		old: `	conns, err := l.connect(ctx, a, wire.PurposeStream, a.others())
+		old: `	conns, err := l.connect(ctx, a, wire.PurposeStream, a.Others())
 `,
-		new: `	ctx, cancel := context.WithTimeout(ctx, a.settings.Timeout)
+		new: `	ctx, cancel := context.WithTimeout(ctx, a.Settings.Timeout)
 	defer cancel()
-	conns, err := l.connect(ctx, a, wire.PurposeStream, a.others())
+	conns, err := l.connect(ctx, a, wire.PurposeStream, a.Others())
 `,
 	},
 	{
@@ -66,14 +66,14 @@ var bugs = []bug{
 	},
 	{
 		name: "B5: nobody notices that a control connection carries nothing", file: "group/openudp.go",
-		old: `Offload: offload, Stall: stallFor(a.settings.Timeout),`,
+		old: `Offload: offload, Stall: stallFor(a.Settings.Timeout),`,
 		new: `Offload: offload,`,
 	},
 	{
 		name: "B5: nobody notices that a stream carries nothing", file: "group/openudp.go",
-		old: `Size: a.column.size(), Stall: stallFor(a.settings.Timeout), DSCP: a.settings.Mark()}
+		old: `Size: a.Column.Size(), Stall: stallFor(a.Settings.Timeout), DSCP: a.Settings.Mark()}
 `,
-		new: `Size: a.column.size()}
+		new: `Size: a.Column.Size()}
 `,
 	},
 	{
@@ -159,8 +159,8 @@ var bugs = []bug{
 	},
 	{
 		name: "nodes: a row is gathered before it has arrived", file: "group/nestedgather.go",
-		old: `shard(node[a.node.own]), recv, rows[i]))`,
-		new: `shard(node[a.node.own]), recv, nil))`,
+		old: `shard(node[a.Node.Own]), recv, rows[i]))`,
+		new: `shard(node[a.Node.Own]), recv, nil))`,
 		more: []edit{{"group/nestedgather.go", `			op.After = arrives[i]
 `, ``}},
 	},
@@ -191,8 +191,8 @@ var bugs = []bug{
 	},
 	{
 		name: "nodes: the sum for a host is left out", file: "group/nestedreduce.go",
-		old: `Recv: sums.bytes, Rows: len(a.nodes), Row: row}`,
-		new: `Recv: sums.bytes, Rows: len(a.nodes) - 1, Row: row}`,
+		old: `Recv: sums.bytes, Rows: len(a.Nodes), Row: row}`,
+		new: `Recv: sums.bytes, Rows: len(a.Nodes) - 1, Row: row}`,
 	},
 	{
 		name: "nodes: a column reads before the sums are there", file: "group/nestedreduce.go",
@@ -208,8 +208,8 @@ var bugs = []bug{
 	},
 	{
 		name: "nodes: a sum for the wrong owner", file: "group/nestedreduce.go",
-		old: `return shard(a.owners[column][row]) }`,
-		new: `return shard(a.node.ranks[column]) }`,
+		old: `return shard(a.Owners[column][row]) }`,
+		new: `return shard(a.Node.Ranks[column]) }`,
 	},
 	{
 		name: "nodes: who follows an operation does not hear that it failed", file: "group/nested.go",
@@ -257,15 +257,15 @@ var bugs = []bug{
 	},
 	{
 		name: "surplus: a result is handed on before it is there", file: "group/nestedreduce.go",
-		old: `sums.rows(r.row, r.row+1), *sums.used, true
+		old: `sums.rows(r.Row, r.Row+1), *sums.used, true
 `,
-		new: `sums.rows(r.row, r.row+1), nil, true
+		new: `sums.rows(r.Row, r.Row+1), nil, true
 `,
 	},
 	{
-		name: "surplus: sums for two ranks in the same memory", file: "group/nodes.go",
-		old: `row: len(owners[column])})`,
-		new: `row: len(nodes)})`,
+		name: "surplus: sums for two ranks in the same memory", file: "team/nodes.go",
+		old: `Row: len(owners[column])})`,
+		new: `Row: len(nodes)})`,
 	},
 	{
 		name: "surplus: what one rank has given is taken from the streams of all", file: "protocol/reducescatter/streams.go",
@@ -281,8 +281,8 @@ var bugs = []bug{
 	},
 	{
 		name: "outputs: nobody waits until another rank has released", file: "group/outputs.go",
-		old: `		if released < p.after {`,
-		new: `		if released < p.after && i == p.members.own {`,
+		old: `		if released < p.After {`,
+		new: `		if released < p.After && i == p.members.Own {`,
 	},
 	{
 		name: "outputs: a result is done before the others of the host have theirs", file: "group/nestedgather.go",

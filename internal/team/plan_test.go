@@ -1,55 +1,55 @@
-package group
+package team
 
 import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"net/netip"
 	"testing"
+	"time"
 	"unicode"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/torch-mcast/torch-mcast/internal/config"
-	"github.com/torch-mcast/torch-mcast/internal/mesh"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
-	"github.com/torch-mcast/torch-mcast/internal/version"
 )
 
 // TestLoopbackReachesNobodyElse has a rank whose host knows no interface but loopback.
 func TestLoopbackReachesNobodyElse(t *testing.T) {
 	blobs := [][]byte{
-		fmt.Appendf(nil, `{"v":%d,"r":0,"n":2,"h":"a/1","a":"10.0.0.1","p":7000,"k":"1","j":"1","m":1500,"b":212992}`, protocolVersion),
-		fmt.Appendf(nil, `{"v":%d,"r":1,"n":2,"h":"b/1","a":"127.0.0.1","p":7000,"k":"1","j":"1","m":1500,"b":212992}`, protocolVersion),
+		fmt.Appendf(nil, `{"v":%d,"r":0,"n":2,"h":"a/1","a":"10.0.0.1","p":7000,"k":"1","j":"1","m":1500,"b":212992}`, spokenVersion),
+		fmt.Appendf(nil, `{"v":%d,"r":1,"n":2,"h":"b/1","a":"127.0.0.1","p":7000,"k":"1","j":"1","m":1500,"b":212992}`, spokenVersion),
 	}
-	o := Options{Rank: 0, Size: 2, Settings: config.Default()}
-	_, err := newAgreement(o, blobs)
+	o := Self{Rank: 0, Size: 2, Settings: config.Default(), Version: spokenVersion}
+	_, err := New(o, blobs)
 	require.ErrorContains(t, err, "rank 1 (host b/1) only knows itself as 127.0.0.1: it has no default route, so set MCAST_IFACE")
 	asked := bytes.Replace(blobs[1], []byte(`"k":`), []byte(`"i":true,"hn":"node7","k":`), 1)
-	_, err = newAgreement(o, [][]byte{blobs[0], asked})
+	_, err = New(o, [][]byte{blobs[0], asked})
 	require.ErrorContains(t, err, "rank 1 (host node7) only knows itself as 127.0.0.1: its MCAST_IFACE reaches no other host")
 	blobs[1] = bytes.Replace(blobs[1], []byte("127.0.0.1"), []byte("10.0.0.2"), 1)
-	a, err := newAgreement(o, blobs)
+	a, err := New(o, blobs)
 	require.NoError(t, err)
-	require.Equal(t, "udp", a.fabric)
+	require.Equal(t, "udp", a.Fabric)
 }
 
 // TestChainsOfItself is what MCAST_CHAINS=0 takes.
 func TestChainsOfItself(t *testing.T) {
 	for _, c := range []struct {
-		p      agreement
+		p      Plan
 		window int
 		want   int
 	}{
-		{agreement{size: 8}, 1000, 8},
-		{agreement{size: 8}, 20, 5},
-		{agreement{size: 8}, 3, 1},
-		{agreement{size: 500}, 10000, maxChains},
-		{agreement{size: 8, oneHost: true}, 1000, 1},
-		{agreement{size: 8, oneHost: true, settings: config.Settings{Chains: 4}}, 1000, 4},
-		{agreement{size: 8, settings: config.Settings{Chains: 2}}, 1000, 2},
+		{Plan{Size: 8}, 1000, 8},
+		{Plan{Size: 8}, 20, 5},
+		{Plan{Size: 8}, 3, 1},
+		{Plan{Size: 500}, 10000, maxChains},
+		{Plan{Size: 8, OneHost: true}, 1000, 1},
+		{Plan{Size: 8, OneHost: true, Settings: config.Settings{Chains: 4}}, 1000, 4},
+		{Plan{Size: 8, Settings: config.Settings{Chains: 2}}, 1000, 2},
 	} {
-		c.p.column = everyone(0, c.p.size)
-		require.Equal(t, c.want, c.p.chains(c.window), "%d ranks, window of %d", c.p.size, c.window)
+		c.p.Column = Everyone(0, c.p.Size)
+		require.Equal(t, c.want, c.p.Chains(c.window), "%d ranks, window of %d", c.p.Size, c.window)
 	}
 }
 
@@ -83,24 +83,24 @@ func TestUsersOfAHost(t *testing.T) {
 			}
 			var blobs [][]byte
 			for r, user := range c.users {
-				text, err := json.Marshal(blob{
-					Version: protocolVersion, Rank: r, Size: len(c.users), Host: c.hosts[r:r+1] + "/1/", User: fmt.Sprintf("%d/1", user),
+				text, err := json.Marshal(Blob{
+					Version: spokenVersion, Rank: r, Size: len(c.users), Host: c.hosts[r:r+1] + "/1/", User: fmt.Sprintf("%d/1", user),
 					Address: fmt.Sprintf("10.0.0.%d", c.hosts[r]-'a'+1), Port: 7000, Key: "1", Job: "1", Settings: settings.Agreed(),
 				})
 				require.NoError(t, err)
 				blobs = append(blobs, text)
 			}
 			for r := range blobs {
-				a, err := newAgreement(Options{Rank: r, Size: len(blobs), Settings: settings}, blobs)
+				a, err := New(Self{Rank: r, Size: len(blobs), Settings: settings, Version: spokenVersion}, blobs)
 				if c.wrong != "" {
 					require.ErrorContains(t, err, c.wrong)
 					continue
 				}
 				require.NoError(t, err)
-				require.Equal(t, c.fabric, a.fabric)
-				require.Equal(t, c.nodes, a.nodes)
-				require.Contains(t, a.apart, c.apart)
-				require.Equal(t, c.apart == "", a.apart == "")
+				require.Equal(t, c.fabric, a.Fabric)
+				require.Equal(t, c.nodes, a.Nodes)
+				require.Contains(t, a.Apart, c.apart)
+				require.Equal(t, c.apart == "", a.Apart == "")
 			}
 		})
 	}
@@ -132,17 +132,17 @@ func TestDevicesOfAll(t *testing.T) {
 			var blobs [][]byte
 			for r, h := range c.hosts {
 				at := unicode.ToLower(h)
-				text, err := json.Marshal(blob{
-					Version: protocolVersion, Rank: r, Size: len(c.hosts), Host: string(at) + "/1/", User: "0/1", Devices: at != h,
+				text, err := json.Marshal(Blob{
+					Version: spokenVersion, Rank: r, Size: len(c.hosts), Host: string(at) + "/1/", User: "0/1", Devices: at != h,
 					Address: fmt.Sprintf("10.0.0.%d", at-'a'+1), Port: 7000, Key: "1", Job: "1", Settings: settings.Agreed(),
 				})
 				require.NoError(t, err)
 				blobs = append(blobs, text)
 			}
 			for r := range blobs {
-				a, err := newAgreement(Options{Rank: r, Size: len(blobs), Settings: settings}, blobs)
+				a, err := New(Self{Rank: r, Size: len(blobs), Settings: settings, Version: spokenVersion}, blobs)
 				require.NoError(t, err)
-				require.Equal(t, []any{c.fabric, c.devices, c.reason}, []any{a.fabric, a.devices, a.reason})
+				require.Equal(t, []any{c.fabric, c.devices, c.reason}, []any{a.Fabric, a.Devices, a.Reason})
 			}
 		})
 	}
@@ -150,24 +150,59 @@ func TestDevicesOfAll(t *testing.T) {
 
 // TestOtherVersion: ranks of two versions of the protocol are told from which commits they are.
 func TestOtherVersion(t *testing.T) {
-	o := Options{Rank: 0, Size: 2, Settings: config.Default()}
+	o := Self{Rank: 0, Size: 2, Settings: config.Default(), Version: spokenVersion}
 	blobs := [][]byte{
 		fmt.Appendf(nil, `{"v":%d,"r":0,"n":2}`, wire.Version),
 		fmt.Appendf(nil, `{"v":%d,"c":"0123456789ab-dirty","r":1,"n":2}`, wire.Version),
 	}
-	_, err := newAgreement(o, blobs)
-	require.ErrorContains(t, err, fmt.Sprintf("rank 0 speaks version %d of the protocol (an unknown commit), rank 0 version %d.%d", wire.Version, wire.Version, mesh.Version))
+	_, err := New(o, blobs)
+	require.ErrorContains(t, err, fmt.Sprintf("rank 0 speaks version %d of the protocol (an unknown commit), rank 0 version %d.%d", wire.Version, wire.Version, spokenVersion%100))
 	o.Rank, blobs[0] = 1, fmt.Appendf(nil, `{"v":%d,"c":"0123456789ab-dirty","r":0,"n":2}`, wire.Version)
 	var mismatch *MismatchError
-	_, err = newAgreement(o, blobs)
+	_, err = New(o, blobs)
 	require.ErrorAs(t, err, &mismatch)
 	require.Equal(t, [2]int{0, 1}, mismatch.Between.Ranks)
 	require.Contains(t, mismatch.Text, "(0123456789ab-dirty), rank 1 version")
 	require.Contains(t, mismatch.Text, "install the same for all ranks")
-	e, err := Open(Options{Size: 1, Settings: config.Default()})
-	require.NoError(t, err)
-	defer e.Close()
-	var said blob
-	require.NoError(t, json.Unmarshal(e.Blob(), &said))
-	require.Equal(t, version.Commit(), said.Commit)
+}
+
+// spokenVersion is one of wire.Version and of frames.
+const spokenVersion = 100*wire.Version + 7
+
+// TestDifference: settings are compared by name, and one that a rank does not spell has its default.
+func TestDifference(t *testing.T) {
+	of := func(change func(*config.Settings)) string {
+		s := config.Default()
+		change(&s)
+		return s.Agreed()
+	}
+	chains := of(func(s *config.Settings) { s.Chains, s.Timeout = 4, time.Minute })
+	group := of(func(s *config.Settings) { s.Timeout, s.Group = time.Minute, netip.MustParseAddr("255.255.255.254") })
+	for _, c := range []struct{ first, other, zero, theirs, text string }{
+		{chains, "", "MCAST_TIMEOUT=1m0s MCAST_CHAINS=4", "MCAST_TIMEOUT=30s MCAST_CHAINS=0", "rank 0 has MCAST_TIMEOUT=1m0s, rank 3 MCAST_TIMEOUT=30s; rank 0 has MCAST_CHAINS=4, rank 3 MCAST_CHAINS=0"},
+		{chains, group, "MCAST_GROUP= MCAST_CHAINS=4", "MCAST_GROUP=255.255.255.254 MCAST_CHAINS=0", "rank 0 has MCAST_GROUP=, rank 3 MCAST_GROUP=255.255.255.254; rank 0 has MCAST_CHAINS=4, rank 3 MCAST_CHAINS=0"},
+		{"MCAST_NEW=1", "", "MCAST_NEW=1", "", `rank 0 has "MCAST_NEW=1", rank 3 ""`},
+	} {
+		err := DifferentSettings(c.first, c.other, 3)
+		require.Equal(t, [2]int{0, 3}, err.Between.Ranks)
+		require.Equal(t, [2]string{c.zero, c.theirs}, err.Between.What)
+		require.Equal(t, "ranks have different settings: "+c.text, err.Text)
+	}
+}
+
+// TestDrawnPorts: where a port is taken, no column has one that was tried before.
+func TestDrawnPorts(t *testing.T) {
+	const columns = 1024
+	drawn := map[uint16]bool{}
+	for redrawn := range MostRedrawn + 1 {
+		a := Plan{Job: 19999 << 32, Redrawn: redrawn, Addrs: []netip.AddrPort{netip.MustParseAddrPort("10.0.0.1:1")}}
+		_, port := a.Group()
+		for column := range uint16(columns) {
+			at := firstPort + (port-firstPort+column)%ports
+			require.GreaterOrEqual(t, at, uint16(firstPort))
+			require.Less(t, at, uint16(firstPort+ports))
+			drawn[at] = true
+		}
+	}
+	require.Len(t, drawn, columns*(MostRedrawn+1), "a column has no port that was tried before")
 }

@@ -1,4 +1,4 @@
-package group
+package team
 
 import (
 	"math/rand/v2"
@@ -12,30 +12,30 @@ import (
 func TestPlacer(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	for range 300 {
-		p := placer{bytes: 1 + random.IntN(64)}
+		p := Placer{Bytes: 1 + random.IntN(64)}
 		again := p
-		var older []place
+		var older []Place
 		var before uint64
 		for range 200 {
-			bytes := 1 + random.IntN(p.bytes)
-			at, ok := p.take(bytes)
-			same, _ := again.take(bytes)
+			bytes := 1 + random.IntN(p.Bytes)
+			at, ok := p.Take(bytes)
+			same, _ := again.Take(bytes)
 			require.Equal(t, at, same)
-			require.Equal(t, bytes <= p.bytes/2, ok)
+			require.Equal(t, bytes <= p.Bytes/2, ok)
 			if !ok {
 				continue
 			}
-			require.EqualValues(t, len(older)+1, at.number)
-			require.Equal(t, bytes, at.to-at.from)
-			require.True(t, at.from >= 0 && at.to <= p.bytes)
+			require.EqualValues(t, len(older)+1, at.Number)
+			require.Equal(t, bytes, at.to-at.From)
+			require.True(t, at.From >= 0 && at.to <= p.Bytes)
 			overlapped := before
 			for _, o := range older {
-				if o.from < at.to && at.from < o.to {
-					overlapped = max(overlapped, o.number)
+				if o.From < at.to && at.From < o.to {
+					overlapped = max(overlapped, o.Number)
 				}
 			}
-			require.Equal(t, overlapped, at.after)
-			before = at.after
+			require.Equal(t, overlapped, at.After)
+			before = at.After
 			older = append(older, at)
 		}
 	}
@@ -43,10 +43,10 @@ func TestPlacer(t *testing.T) {
 
 // TestPlacerFitsTwo: of two results of half the ring each, each waits for the one before the last.
 func TestPlacerFitsTwo(t *testing.T) {
-	p := placer{bytes: 100}
+	p := Placer{Bytes: 100}
 	for n := range uint64(10) {
-		at, ok := p.take(50)
+		at, ok := p.Take(50)
 		require.True(t, ok)
-		require.Equal(t, max(n, 1)-1, at.after)
+		require.Equal(t, max(n, 1)-1, at.After)
 	}
 }

@@ -1,7 +1,8 @@
-package group
+package team
 
 import (
 	"math/rand/v2"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -20,7 +21,7 @@ func TestRing(t *testing.T) {
 		"abcabc": {0, 3, 1, 4, 2, 5},
 		"abbaac": {0, 3, 4, 1, 2, 5},
 	} {
-		ring := ringOf(testHosts(hosts))
+		ring := ringOf(lettered(hosts))
 		require.Equal(t, want, ring)
 		cfg := multicast.Config{Size: len(hosts), Chunk: 1, Chains: 1, Subgroups: 1, Ring: ring}
 		require.NoError(t, cfg.Check())
@@ -44,7 +45,7 @@ func TestRingFollowsPlaces(t *testing.T) {
 		{"abab", "r1 r2 r3 r4", []int{0, 2, 1, 3}}, // a host is in one place, that of its first rank
 		{"abcd", "- r1 - r1", []int{0, 2, 1, 3}},   // who does not say so is not with those who do
 	} {
-		ranks := testHosts(c.hosts)
+		ranks := lettered(c.hosts)
 		for r, place := range strings.Fields(c.places) {
 			ranks[r].place = strings.Trim(place, "-")
 		}
@@ -95,10 +96,19 @@ func TestColumnsFollowPlaces(t *testing.T) {
 	for r := range ranks {
 		ranks[r].place = []string{"r1", "r2"}[r%2]
 	}
-	a := &agreement{rank: 5, size: 8, hosts: ranks, job: 7, settings: config.Default()}
-	a.layOut()
-	require.Equal(t, [][]int{{0, 4}, {1, 5}, {2, 6}, {3, 7}}, a.nodes)
-	require.Equal(t, []int{0, 2, 1, 3}, a.ring)
-	require.Equal(t, []int{4, 6, 5, 7}, a.chain())
-	require.Equal(t, []int{7, 6, 4}, a.neighbours(), "the right one, the left one, and the one across")
+	a := &Plan{Rank: 5, Size: 8, Hosts: ranks, Job: 7, Settings: config.Default()}
+	a.LayOut()
+	require.Equal(t, [][]int{{0, 4}, {1, 5}, {2, 6}, {3, 7}}, a.Nodes)
+	require.Equal(t, []int{0, 2, 1, 3}, a.Ring)
+	require.Equal(t, []int{4, 6, 5, 7}, a.Chain())
+	require.Equal(t, []int{7, 6, 4}, a.Neighbours(), "the right one, the left one, and the one across")
+}
+
+// lettered are ranks on hosts of one letter each.
+func lettered(letters string) (ranks []Host) {
+	for _, l := range letters {
+		name := string(l)
+		ranks = append(ranks, Host{ID: "boot-" + name + "/1/", Name: name, Addr: netip.AddrFrom4([4]byte{10, 0, 0, byte(l-'a') + 1})})
+	}
+	return ranks
 }

@@ -1,4 +1,4 @@
-package group
+package team
 
 import (
 	"encoding/binary"
@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
-	"github.com/torch-mcast/torch-mcast/internal/transport/batch"
 	"github.com/torch-mcast/torch-mcast/internal/transport/netdev"
 )
 
@@ -37,38 +36,6 @@ func (w reach) String() string {
 
 // offers are the addresses at which a rank can be reached; one that is not valid it does not offer.
 type offers [lastReach + 1]netip.Addr
-
-// offer has a blob tell addresses: of each version one at most, as netdev.Addresses returns them.
-func (b *blob) offer(addrs []netip.Addr) {
-	for _, a := range addrs {
-		if a.Is4() {
-			b.Address = a.String()
-		} else {
-			b.Address6 = a.String()
-		}
-	}
-}
-
-// offers reads what offer wrote.
-func (b *blob) offers() (o offers, err error) {
-	for _, f := range []struct {
-		text string
-		is4  bool
-	}{{b.Address, true}, {b.Address6, false}} {
-		if f.text == "" {
-			continue
-		}
-		a, err := netip.ParseAddr(f.text)
-		if err != nil || a.Is4() != f.is4 || a.Is4In6() {
-			return o, argument("blob of rank %d has the addresses %q and %q; want one of IPv4, one of IPv6, or both", b.Rank, b.Address, b.Address6)
-		}
-		o[reachOf(a)] = a
-	}
-	if o == (offers{}) {
-		return o, argument("blob of rank %d has no address; want one of IPv4, one of IPv6, or both", b.Rank)
-	}
-	return o, nil
-}
 
 // best is the first of them.
 func (o offers) best() (at netip.Addr, way reach) {
@@ -111,67 +78,67 @@ func common(all []offers) (way reach, without [2]int, ok bool) {
 
 // meetAt fills in where ranks are reached: on one host by loopback, unless a rank asks for an interface, else by the
 // ways that there are, of which the first is tried first.
-func (a *agreement) meetAt(all []blob, offered []offers) error {
-	candidates := make([][]netdev.Candidate, a.size)
+func (a *Plan) meetAt(all []Blob, offered []offers) error {
+	candidates := make([][]netdev.Candidate, a.Size)
 	asked := false
 	for r := range all {
 		asked = asked || all[r].Asked
-		a.asked = append(a.asked, all[r].Asked)
-		a.hosts[r].addr, _ = offered[r].best()
-		a.ports = append(a.ports, uint16(all[r].Port))
+		a.Asked = append(a.Asked, all[r].Asked)
+		a.Hosts[r].Addr, _ = offered[r].best()
+		a.Ports = append(a.Ports, uint16(all[r].Port))
 		candidates[r] = all[r].Candidates
 	}
-	if a.oneHost && !asked {
+	if a.OneHost && !asked {
 		// Whatever the family of other networks: by itself Linux does no multicast on lo over IPv6.
-		loopback := batch.IPv4.Loopback
-		if a.settings.Group.Is6() {
-			loopback = batch.IPv6.Loopback
+		loopback := netip.AddrFrom4([4]byte{127, 0, 0, 1})
+		if a.Settings.Group.Is6() {
+			loopback = netip.IPv6Loopback()
 		}
-		a.ways = []way{{addrs: slices.Repeat([]netip.Addr{loopback}, a.size)}}
+		a.Ways = []Way{{Addrs: slices.Repeat([]netip.Addr{loopback}, a.Size)}}
 	} else {
-		a.ways = ways(a.hosts, offered, candidates)
+		a.Ways = ways(a.Hosts, offered, candidates)
 	}
-	if len(a.ways) == 0 {
+	if len(a.Ways) == 0 {
 		return a.noWay(offered)
 	}
-	for _, w := range a.ways {
-		for r, at := range w.addrs {
+	for _, w := range a.Ways {
+		for r, at := range w.Addrs {
 			if linkLocal6 := at.Is6() && at.IsLinkLocalUnicast(); linkLocal6 {
-				w.addrs[r] = at.WithZone(offered[a.rank][onLink6].Zone()) // a zone means something on its own host alone
+				w.Addrs[r] = at.WithZone(offered[a.Rank][onLink6].Zone()) // a zone means something on its own host alone
 			}
 		}
 	}
-	a.use(0)
+	a.UseWay(0)
 	return nil
 }
 
-// use has ranks come to each other by one of the ways.
-func (a *agreement) use(number int) {
-	w := &a.ways[number]
-	a.addrs = make([]netip.AddrPort, a.size)
-	for r := range a.addrs {
-		a.addrs[r] = netip.AddrPortFrom(w.addrs[r], a.ports[r])
-		if !a.oneHost {
-			a.hosts[r].addr = w.addrs[r]
+// UseWay has ranks come to each other by one of the ways.
+func (a *Plan) UseWay(number int) {
+	w := &a.Ways[number]
+	a.Addrs = make([]netip.AddrPort, a.Size)
+	for r := range a.Addrs {
+		a.Addrs[r] = netip.AddrPortFrom(w.Addrs[r], a.Ports[r])
+		if !a.OneHost {
+			a.Hosts[r].Addr = w.Addrs[r]
 		}
 	}
 }
 
-// at returns the addresses of all ranks by the way that is taken.
-func (a *agreement) at() (addrs []netip.Addr) {
-	for _, at := range a.addrs {
+// Addresses returns the addresses of all ranks by the way that is taken.
+func (a *Plan) Addresses() (addrs []netip.Addr) {
+	for _, at := range a.Addrs {
 		addrs = append(addrs, at.Addr())
 	}
 	return addrs
 }
 
 // noFamily says that two ranks have no address of one kind.
-func (a *agreement) noFamily(without [2]int, offered []offers) error {
+func (a *Plan) noFamily(without [2]int, offered []offers) error {
 	var what, text [2]string
 	for i, r := range without {
 		_, only := offered[r].best() // it has no other
 		what[i] = fmt.Sprintf("%v alone", only)
-		text[i] = fmt.Sprintf("rank %d, host %v, can be reached over %v alone", r, a.hosts[r], only)
+		text[i] = fmt.Sprintf("rank %d, host %v, can be reached over %v alone", r, a.Hosts[r], only)
 	}
 	return &MismatchError{Between: collective.Disagreement{Ranks: without, What: what}, Text: fmt.Sprintf(
 		"%s, and %s: give the interface of one of them an address of the other's kind, or name interfaces that reach each other (MCAST_IFACE)", text[0], text[1])}

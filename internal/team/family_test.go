@@ -1,4 +1,4 @@
-package group
+package team
 
 import (
 	"bytes"
@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/torch-mcast/torch-mcast/internal/config"
-	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
 // TestRanksAgreeOnAFamily has ranks on hosts of their own that offer what each word says.
@@ -30,34 +29,34 @@ func TestRanksAgreeOnAFamily(t *testing.T) {
 	} {
 		var blobs [][]byte
 		for r, kinds := range strings.Fields(offered) {
-			b, n := blob{}, byte(r+1)
+			b, n := Blob{}, byte(r+1)
 			addresses := map[rune]netip.Addr{
 				'4': netip.AddrFrom4([4]byte{10, 0, 0, n}), '6': netip.AddrFrom16([16]byte{0xfd, 15: n}),
 				'L': netip.AddrFrom16([16]byte{0xfe, 0x80, 15: n}).WithZone(fmt.Sprintf("eth%d", r)),
 			}
 			for _, kind := range kinds {
 				if a := addresses[kind]; a.IsValid() {
-					b.offer([]netip.Addr{a})
+					b.Offer([]netip.Addr{a})
 				}
 			}
 			if kinds == "44" {
 				b.Address6 = b.Address
 			}
 			blobs = append(blobs, fmt.Appendf(nil, `{"v":%d,"r":%d,"n":3,"h":"boot%d/1","hn":"host%d","a":"%s","6":"%s","p":7000,"k":"1","j":"1","m":1500}`,
-				protocolVersion, r, r, r, b.Address, b.Address6))
+				spokenVersion, r, r, r, b.Address, b.Address6))
 		}
-		a, err := newAgreement(Options{Rank: 1, Size: 3, Settings: config.Default()}, blobs)
+		a, err := New(Self{Rank: 1, Size: 3, Settings: config.Default(), Version: spokenVersion}, blobs)
 		if err != nil {
 			require.ErrorContains(t, err, want, offered)
 			continue
 		}
 		var got []string
-		for _, at := range a.addrs {
+		for _, at := range a.Addrs {
 			got = append(got, at.Addr().String())
 		}
 		require.Equal(t, want, strings.Join(got, " "), offered)
-		group, _ := a.group()
-		require.Equal(t, a.addrs[0].Addr().Is4(), group.Is4(), offered)
+		group, _ := a.Group()
+		require.Equal(t, a.Addrs[0].Addr().Is4(), group.Is4(), offered)
 	}
 }
 
@@ -73,15 +72,4 @@ func TestDrawnGroups(t *testing.T) {
 		last := func(g netip.Addr) []byte { return g.AsSlice()[g.BitLen()/8-3:] }
 		require.False(t, bytes.Equal(last(one), last(other)), "%v %v", one, other)
 	}
-}
-
-// TestOneHostOfIPv6: what does not leave the host takes IPv4, for lo has no other multicast.
-func TestOneHostOfIPv6(t *testing.T) {
-	systest.RequireIPv6(t)
-	g := world(t, 2, func(s *config.Settings) { s.Fabric, s.Family = "udp", "6" })
-	require.Equal(t, "127.0.0.1", g[0].agreed.addrs[0].Addr().String())
-	all := [2][]byte{make([]byte, 2000), make([]byte, 2000)}
-	each(t, 2, func(r int) error { return g[r].Allgather(bytes.Repeat([]byte{byte(r + 1)}, 1000), all[r]) })
-	want := append(bytes.Repeat([]byte{1}, 1000), bytes.Repeat([]byte{2}, 1000)...)
-	require.Equal(t, [2][]byte{want, want}, all)
 }

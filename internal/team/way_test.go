@@ -1,23 +1,15 @@
-package group
+package team
 
 import (
 	"encoding/json"
-	"io"
-	"log/slog"
-	"net"
 	"net/netip"
 	"strings"
-	"sync/atomic"
 	"testing"
-	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/torch-mcast/torch-mcast/internal/config"
-	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/transport/netdev"
-	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
 // TestWays: each rank's line has its addresses, the first of the default route, with their speeds. What
@@ -71,9 +63,9 @@ func TestWays(t *testing.T) {
 				candidates = append(candidates, mine)
 			}
 			var got []string
-			for _, w := range ways(testHosts(c.hosts), offered, candidates) {
+			for _, w := range ways(lettered(c.hosts), offered, candidates) {
 				var last []string
-				for _, at := range w.addrs {
+				for _, at := range w.Addrs {
 					last = append(last, at.String()[strings.LastIndexByte(at.String(), '.')+1:])
 				}
 				got = append(got, strings.Join(last, " "))
@@ -88,8 +80,8 @@ func TestOneRankAsksForAnInterface(t *testing.T) {
 	settings := config.Default()
 	var blobs [][]byte
 	for r := range 2 {
-		text, err := json.Marshal(blob{
-			Version: protocolVersion, Rank: r, Size: 2, Host: "a/1", Address: "10.0.0.1", Address6: "fd00::1", Port: 7000, Key: "1", Job: "1",
+		text, err := json.Marshal(Blob{
+			Version: spokenVersion, Rank: r, Size: 2, Host: "a/1", Address: "10.0.0.1", Address6: "fd00::1", Port: 7000, Key: "1", Job: "1",
 			Settings: settings.Agreed(), Asked: r == 0,
 		})
 		require.NoError(t, err)
@@ -97,94 +89,15 @@ func TestOneRankAsksForAnInterface(t *testing.T) {
 	}
 	for r, name := range []string{"eth0", ""} {
 		settings.Interface = name
-		a, err := newAgreement(Options{Rank: r, Size: 2, Settings: settings}, blobs)
+		a, err := New(Self{Rank: r, Size: 2, Settings: settings, Version: spokenVersion}, blobs)
 		require.NoError(t, err)
-		require.Len(t, a.ways, 2)
-		require.Equal(t, "10.0.0.1", a.addrs[1].Addr().String())
+		require.Len(t, a.Ways, 2)
+		require.Equal(t, "10.0.0.1", a.Addrs[1].Addr().String())
 	}
-}
-
-// TestSlowAnswer: a peer that takes long to answer a greeting has the connection, so no other way is tried.
-func TestSlowAnswer(t *testing.T) {
-	l, err := newLobby(kernel{}, false, slog.New(slog.DiscardHandler), nil)
-	require.NoError(t, err)
-	defer l.close()
-	slow, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer func() { require.NoError(t, slow.Close()) }()
-	port := slow.Addr().(*net.TCPAddr).AddrPort().Port()
-	a := &agreement{
-		rank: 0, size: 2, keys: []uint64{1, 1}, ports: []uint16{0, port},
-		ways: []way{{addrs: make([]netip.Addr, 2)}, {addrs: make([]netip.Addr, 2)}},
-	}
-	a.ways[0].addrs[1], a.ways[1].addrs[1] = netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("127.0.0.2")
-	var limit atomic.Int64
-	go func() {
-		for c, err := slow.Accept(); err == nil; c, err = slow.Accept() {
-			if _, err := io.ReadFull(c, make([]byte, wire.HelloSize)); err == nil {
-				systest.Pause(2 * time.Duration(limit.Load()))
-				_, err = c.Write([]byte{byte(wire.Welcome)})
-				assert.NoError(t, err)
-			}
-		}
-	}()
-	var c net.Conn
-	systest.Longer(50*time.Millisecond, func(d time.Duration) bool { // until it was connected in time
-		limit.Store(int64(d))
-		c, err = l.tryWay(t.Context(), a, 1, slow.Addr().(*net.TCPAddr).AddrPort(), d, netdev.Bound{})
-		return err == nil
-	})
-	require.NoError(t, err)
-	require.NoError(t, c.Close())
 }
 
 func TestNoWay(t *testing.T) {
-	a := &agreement{size: 2, hosts: testHosts("ab")}
+	a := &Plan{Size: 2, Hosts: lettered("ab")}
 	nat := offers{over4: netip.MustParseAddr("10.0.2.15")}
 	require.ErrorContains(t, a.noWay([]offers{nat, nat}), "both have the address 10.0.2.15 on their default route, and there is no network that all hosts are in: set MCAST_IFACE")
-}
-
-// behindNAT gives both hosts a default route that does not lead to the other one.
-func behindNAT(t *testing.T, addresses ...string) func([2]*systest.Namespace) {
-	t.Helper()
-	return func(hosts [2]*systest.Namespace) {
-		for i, h := range hosts {
-			h.IP(t, "link add up0 type veth peer name up9")
-			h.IP(t, "addr add "+addresses[i]+"/24 dev up0")
-			h.IP(t, "link set up0 up")
-			h.IP(t, "link set up9 up")
-			h.AwaitCarrier(t, "up0")
-			h.IP(t, "route add default dev up0")
-		}
-	}
-}
-
-// TestHostsBehindNAT: the virtual machines of a laptop have one address on their default routes, and a network
-// beside it.
-func TestHostsBehindNAT(t *testing.T) {
-	waits(t)
-	p := startRoles(t, hostRole{Size: 2, Family: "4", Timeout: systest.Limit, Anywhere: true}, behindNAT(t, "10.0.2.15", "10.0.2.15"))
-	for i, r := range p.reports(t) {
-		require.Empty(t, r.Error)
-		require.Empty(t, r.Info.Notes)
-		require.Equal(t, []string{"v0", "v1"}[i], r.Info.Interface)
-	}
-	for _, r := range p.run(t) {
-		require.Empty(t, r.Error)
-	}
-}
-
-// TestWaysAreTried: default routes do not lead to the other host, a network beside them does.
-func TestWaysAreTried(t *testing.T) {
-	waits(t)
-	p := startRoles(t, hostRole{Size: 2, Family: "4", Timeout: systest.Limit, Anywhere: true}, behindNAT(t, "10.66.0.1", "10.67.0.1"))
-	for i, r := range p.reports(t) {
-		require.Empty(t, r.Error)
-		require.Len(t, r.Info.Notes, 1)
-		require.Contains(t, r.Info.Notes[0], "ranks come to each other by the network 10.9.0.0/24: rank 1 cannot be reached at 10.67.0.1:")
-		require.Equal(t, []string{"v0", "v1"}[i], r.Info.Interface)
-	}
-	for _, r := range p.run(t) {
-		require.Empty(t, r.Error)
-	}
 }

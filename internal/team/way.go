@@ -1,4 +1,4 @@
-package group
+package team
 
 import (
 	"cmp"
@@ -10,9 +10,9 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/netdev"
 )
 
-// way is one by which ranks may come to each other: an address of each.
-type way struct {
-	addrs []netip.Addr
+// Way is one by which ranks may come to each other: an address of each.
+type Way struct {
+	Addrs []netip.Addr
 	mbps  int    // of the slowest link; 0: unknown
 	net   string // that all are in; empty: the addresses of default routes
 }
@@ -23,15 +23,15 @@ const mostNetworks = 3
 // ways returns those that may do, the best first: the addresses of the hosts' default routes, then
 // networks that all hosts are in; but a network whose links are all known to be faster than those of the default
 // routes goes before them. Ranks of different hosts that have one address would find themselves there.
-func ways(hosts []host, offered []offers, candidates [][]netdev.Candidate) []way {
-	var all, networks []way
-	_, of := hostsOf(hosts)
+func ways(hosts []Host, offered []offers, candidates [][]netdev.Candidate) []Way {
+	var all, networks []Way
+	_, of := HostsOf(hosts)
 	oneHost := slices.Max(of) == 0
-	add := func(list *[]way, w way) {
-		usable := func(w way) bool {
-			return len(w.addrs) == len(hosts) && distinct(hosts, w.addrs) && (oneHost || !slices.ContainsFunc(w.addrs, netip.Addr.IsLoopback))
+	add := func(list *[]Way, w Way) {
+		usable := func(w Way) bool {
+			return len(w.Addrs) == len(hosts) && distinct(hosts, w.Addrs) && (oneHost || !slices.ContainsFunc(w.Addrs, netip.Addr.IsLoopback))
 		}
-		same := func(other way) bool { return slices.Equal(w.addrs, other.addrs) }
+		same := func(other Way) bool { return slices.Equal(w.Addrs, other.Addrs) }
 		if usable(w) && !slices.ContainsFunc(all, same) && !slices.ContainsFunc(*list, same) {
 			*list = append(*list, w)
 		}
@@ -42,10 +42,10 @@ func ways(hosts []host, offered []offers, candidates [][]netdev.Candidate) []way
 	for _, c := range candidates[0] {
 		add(&networks, inNetwork(c.Net.Masked(), candidates))
 	}
-	slices.SortStableFunc(networks, func(a, b way) int { return cmp.Compare(b.mbps, a.mbps) })
+	slices.SortStableFunc(networks, func(a, b Way) int { return cmp.Compare(b.mbps, a.mbps) })
 	networks = networks[:min(len(networks), mostNetworks)]
 	if len(all) > 0 && all[0].mbps > 0 {
-		slower := slices.IndexFunc(networks, func(w way) bool { return w.mbps <= all[0].mbps })
+		slower := slices.IndexFunc(networks, func(w Way) bool { return w.mbps <= all[0].mbps })
 		if slower < 0 {
 			slower = len(networks)
 		}
@@ -58,11 +58,11 @@ func ways(hosts []host, offered []offers, candidates [][]netdev.Candidate) []way
 }
 
 // uplinks is the way of the hosts' default routes.
-func uplinks(by reach, offered []offers, candidates [][]netdev.Candidate) (w way) {
+func uplinks(by reach, offered []offers, candidates [][]netdev.Candidate) (w Way) {
 	for r := range offered {
 		at := offered[r][by]
 		if !at.IsValid() {
-			return way{}
+			return Way{}
 		}
 		mbps := 0
 		for _, c := range candidates[r] {
@@ -76,12 +76,12 @@ func uplinks(by reach, offered []offers, candidates [][]netdev.Candidate) (w way
 }
 
 // inNetwork is the way of a network; it has fewer addresses than ranks where some are not in it.
-func inNetwork(net netip.Prefix, candidates [][]netdev.Candidate) way {
-	w := way{net: net.String()}
+func inNetwork(net netip.Prefix, candidates [][]netdev.Candidate) Way {
+	w := Way{net: net.String()}
 	for r := range candidates {
 		i := slices.IndexFunc(candidates[r], func(c netdev.Candidate) bool { return c.Net.Masked() == net })
 		if i < 0 {
-			return way{}
+			return Way{}
 		}
 		w.take(r, candidates[r][i].Net.Addr(), candidates[r][i].Mbps)
 	}
@@ -89,14 +89,14 @@ func inNetwork(net netip.Prefix, candidates [][]netdev.Candidate) way {
 }
 
 // take adds the address of the next rank.
-func (w *way) take(rank int, at netip.Addr, mbps int) {
-	w.addrs = append(w.addrs, at)
+func (w *Way) take(rank int, at netip.Addr, mbps int) {
+	w.Addrs = append(w.Addrs, at)
 	if rank == 0 || mbps < w.mbps {
 		w.mbps = mbps
 	}
 }
 
-func (w *way) String() string {
+func (w *Way) String() string {
 	if w.net != "" {
 		return "the network " + w.net
 	}
@@ -104,18 +104,18 @@ func (w *way) String() string {
 }
 
 // distinct reports whether no two hosts have the same address.
-func distinct(ranks []host, addrs []netip.Addr) bool {
+func distinct(ranks []Host, addrs []netip.Addr) bool {
 	_, _, same := shared(ranks, addrs)
 	return !same
 }
 
 // shared returns two ranks on different hosts that have the same address, if there are any.
-func shared(ranks []host, addrs []netip.Addr) (first, second int, same bool) {
+func shared(ranks []Host, addrs []netip.Addr) (first, second int, same bool) {
 	owner := map[netip.Addr]int{}
 	for r, at := range addrs {
 		at = at.WithZone("")
 		other, taken := owner[at]
-		if taken && !netdev.SameHost(ranks[other].id, ranks[r].id) {
+		if taken && !netdev.SameHost(ranks[other].ID, ranks[r].ID) {
 			return other, r, true
 		}
 		owner[at] = r
@@ -124,27 +124,27 @@ func shared(ranks []host, addrs []netip.Addr) (first, second int, same bool) {
 }
 
 // noWay says why ranks cannot come to each other.
-func (a *agreement) noWay(offered []offers) error {
+func (a *Plan) noWay(offered []offers) error {
 	by, without, ok := common(offered)
 	if !ok {
 		return a.noFamily(without, offered)
 	}
-	addrs := make([]netip.Addr, a.size)
+	addrs := make([]netip.Addr, a.Size)
 	for r := range offered {
 		if addrs[r] = offered[r][by]; addrs[r].IsLoopback() {
 			why := "it has no default route, so set MCAST_IFACE to the interface that reaches the others"
-			if a.asked[r] {
+			if a.Asked[r] {
 				why = "its MCAST_IFACE reaches no other host: name the interface that does, or unset it"
 			}
 			return fmt.Errorf("ranks are on several hosts, but rank %d (host %s) only knows itself as %v: %s",
-				r, cmp.Or(a.hosts[r].name, a.hosts[r].id), addrs[r], why)
+				r, cmp.Or(a.Hosts[r].Name, a.Hosts[r].ID), addrs[r], why)
 		}
 	}
-	first, second, _ := shared(a.hosts, addrs)
+	first, second, _ := shared(a.Hosts, addrs)
 	return &MismatchError{
 		Between: collective.Disagreement{Ranks: [2]int{first, second}, What: [2]string{addrs[first].String(), addrs[second].String()}},
 		Text: fmt.Sprintf("rank %d and rank %d are on different hosts, %v and %v, that both have the address %v on their default route, "+
 			"and there is no network that all hosts are in: set MCAST_IFACE to the interface that reaches the others",
-			first, second, a.hosts[first], a.hosts[second], addrs[first]),
+			first, second, a.Hosts[first], a.Hosts[second], addrs[first]),
 	}
 }

@@ -1,12 +1,12 @@
-package group
+package team
 
 import "slices"
 
 // ringOf is the order of ranks for what goes from rank to rank: those of a host one after another, and
 // so those of the hosts of a rack, of a row of racks and so on, as MCAST_TOPOLOGY says. What is relayed
 // then enters and leaves each of them once. What has no such part stays in the order of ranks.
-func ringOf(ranks []host) []int {
-	hosts, of := hostsOf(ranks)
+func ringOf(ranks []Host) []int {
+	hosts, of := HostsOf(ranks)
 	first := map[string]int{}         // host in each part of the network
 	ways := make([][]int, len(hosts)) // to each host: the first host of all parts that it is in
 	for h := range hosts {
@@ -30,11 +30,11 @@ func ringOf(ranks []host) []int {
 	return ring
 }
 
-// chain is the ring in ranks: of a column where there are nodes, else of all.
-func (a *agreement) chain() []int {
-	all := make([]int, len(a.ring))
-	for i, index := range a.ring {
-		all[i] = a.column.ranks[index]
+// Chain is the ring in ranks: of a column where there are nodes, else of all.
+func (a *Plan) Chain() []int {
+	all := make([]int, len(a.Ring))
+	for i, index := range a.Ring {
+		all[i] = a.Column.Ranks[index]
 	}
 	return all
 }

@@ -1,0 +1,16 @@
+package group
+
+import (
+	"github.com/torch-mcast/torch-mcast/internal/mesh"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
+	"github.com/torch-mcast/torch-mcast/internal/team"
+	"github.com/torch-mcast/torch-mcast/internal/version"
+)
+
+// protocolVersion is that of the datagrams and of the frames of the mesh. Before the frames had one it was the former alone.
+const protocolVersion = 100*wire.Version + mesh.Version
+
+// self is what this rank brings to an agreement.
+func (o *Options) self() team.Self {
+	return team.Self{Rank: o.Rank, Size: o.Size, Settings: o.Settings, Version: protocolVersion, Commit: version.Commit()}
+}
