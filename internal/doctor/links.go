@@ -13,7 +13,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/torch-mcast/torch-mcast/internal/group"
+	"github.com/torch-mcast/torch-mcast/internal/hostnet"
 	"github.com/torch-mcast/torch-mcast/internal/transport/netdev"
 )
 
@@ -164,7 +164,7 @@ func (g *gatherer) interrupts(function string) (found []IRQ) {
 // choose asks the library which interface it takes, and finds out why.
 func (g *gatherer) choose() {
 	c := &g.Chosen
-	ifi, addrs, err := group.Uplink(g.settings.First(), netdev.Version(g.settings.Version()))
+	ifi, addrs, err := hostnet.Uplink(g.settings.First(), netdev.Version(g.settings.Version()))
 	switch {
 	case g.settings.Interface != "":
 		c.Why, c.Name = ByName, g.settings.First()

@@ -4,37 +4,21 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/torch-mcast/torch-mcast/internal/hostnet"
 	"github.com/torch-mcast/torch-mcast/internal/mesh"
 	"github.com/torch-mcast/torch-mcast/internal/team"
 	"github.com/torch-mcast/torch-mcast/internal/transport/udp"
 )
 
-// rdma is a Network that has RDMA devices.
-type rdma interface {
-	// verbs is how chunks travel through them.
-	verbs() rdmaDatagrams
-	// hardware reports whether this host has one that auto may take.
-	hardware() bool
-}
-
-// rdmaDatagrams is datagrams through RDMA devices.
-type rdmaDatagrams interface {
-	datagrams
-	fitter
-	// Try returns why auto does not take the device, though Fit found it; ranks is how many send to each other in a
-	// Reduce-Scatter.
-	Try(o *udp.Options, ranks int) error
-}
-
 // mayHaveDevices reports whether auto may take an RDMA device on this rank's host.
 func (o *Options) mayHaveDevices() bool {
-	n, has := o.Network.(rdma)
-	return has && o.Settings.Fabric == "auto" && n.hardware()
+	n, has := o.Network.(hostnet.RDMA)
+	return has && o.Settings.Fabric == "auto" && n.Hardware()
 }
 
 // openIfAllHave opens the fabric over RDMA devices if every rank has one that works and multicast by them reaches all
 // ranks. If not it returns nil on all ranks alike, and the reason is part of the agreement's.
-func openIfAllHave(ctx context.Context, m *mesh.Mesh, l *lobby, a *team.Plan, by rdmaDatagrams) (*transports, error) {
+func openIfAllHave(ctx context.Context, m *mesh.Mesh, l *lobby, a *team.Plan, by hostnet.DeviceDatagrams) (*transports, error) {
 	o, prober, err := prepare(ctx, l, a, by)
 	if prober != nil {
 		defer prober.Close()
@@ -56,7 +40,7 @@ func openIfAllHave(ctx context.Context, m *mesh.Mesh, l *lobby, a *team.Plan, by
 
 // probeDevices returns what paths carry through RDMA devices, or on all ranks alike what is missing: of the rank that has
 // none that works, err.
-func probeDevices(ctx context.Context, m *mesh.Mesh, a *team.Plan, o *udp.Options, prober Prober, err error) (*probed, string, error) {
+func probeDevices(ctx context.Context, m *mesh.Mesh, a *team.Plan, o *udp.Options, prober hostnet.Prober, err error) (*probed, string, error) {
 	mine := ""
 	if err != nil {
 		mine = err.Error()

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/torch-mcast/torch-mcast/internal/hostnet"
 	"github.com/torch-mcast/torch-mcast/internal/team"
 	"github.com/torch-mcast/torch-mcast/internal/transport/acceptor"
 	"github.com/torch-mcast/torch-mcast/internal/transport/netdev"
@@ -14,28 +15,6 @@ import (
 
 // Where MCAST_IFACE names an interface, connections leave by it as multicast does. Where two interfaces are in one network,
 // routes lead by one of them alone, and sockets are bound to the other.
-
-// binder is a Network whose connections can be bound to an interface.
-type binder interface {
-	// Bind is netdev.Bind.
-	Bind(name string, from, to netip.Addr, answers bool) netdev.Bound
-	// ListenOn listens on a port that it shares with other listeners of this rank, for what comes by an interface, or by any.
-	ListenOn(ctx context.Context, address, device string) (net.Listener, error)
-}
-
-// Bind implements binder.
-func (kernel) Bind(name string, from, to netip.Addr, answers bool) netdev.Bound {
-	ifi, err := net.InterfaceByName(name)
-	if err != nil {
-		return netdev.Bound{} // it is gone for now
-	}
-	return netdev.Bind(ifi, from, to, answers)
-}
-
-// ListenOn implements binder.
-func (kernel) ListenOn(ctx context.Context, address, device string) (net.Listener, error) {
-	return (&net.ListenConfig{Control: netdev.Shares(device)}).Listen(ctx, "tcp", address)
-}
 
 // boundTry is how long a connection is tried by the interface that was named, where routes lead by another one, boundTries
 // how often.
@@ -54,7 +33,7 @@ func (l *lobby) bound(a *team.Plan, peer int, addrs []netip.Addr) netdev.Bound {
 }
 
 func (l *lobby) bind(a *team.Plan, peer int, addrs []netip.Addr) netdev.Bound {
-	n, has := l.network.(binder)
+	n, has := l.network.(hostnet.Binder)
 	if !has || a.Settings.Interface == "" || netdev.SameHost(a.Hosts[peer].ID, a.Hosts[a.Rank].ID) {
 		return netdev.Bound{}
 	}
@@ -77,7 +56,7 @@ func (l *lobby) elsewhereOf() string {
 }
 
 // dialBound is Network.Dial. A peer that does not answer where sockets are bound to an interface is tried as routes lead.
-func (l *lobby) dialBound(ctx context.Context, a *team.Plan, peer int, at netip.AddrPort, d Dialing) (net.Conn, error) {
+func (l *lobby) dialBound(ctx context.Context, a *team.Plan, peer int, at netip.AddrPort, d hostnet.Dialing) (net.Conn, error) {
 	if d.Bound.Device == "" {
 		return l.network.Dial(ctx, "tcp", at.String(), d)
 	}
@@ -106,7 +85,7 @@ func (l *lobby) dialBound(ctx context.Context, a *team.Plan, peer int, at netip.
 
 // hold has those answered by the interface that was named that come by it, where routes would have answers leave by another.
 func (l *lobby) hold(ctx context.Context, a *team.Plan) error {
-	n, has := l.network.(binder)
+	n, has := l.network.(hostnet.Binder)
 	if !has || a.Settings.Interface == "" {
 		return nil
 	}
@@ -124,7 +103,7 @@ func (l *lobby) hold(ctx context.Context, a *team.Plan) error {
 		if err != nil {
 			return fmt.Errorf("cannot listen for peers on %s: %w", a.Settings.First(), err)
 		}
-		private(ln)
+		hostnet.Private(ln)
 		l.mu.Lock()
 		l.held = append(l.held, ln)
 		l.mu.Unlock()

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
+	"github.com/torch-mcast/torch-mcast/internal/hostnet"
 	"github.com/torch-mcast/torch-mcast/internal/mesh"
 	"github.com/torch-mcast/torch-mcast/internal/owntime"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
@@ -141,7 +142,7 @@ func closeAll(conns map[int]net.Conn) {
 // MCAST_TIMEOUT, in which this process runs, is then given up.
 func (l *lobby) dial(ctx context.Context, a *team.Plan, purpose wire.Purpose, peer int) (net.Conn, error) {
 	defer l.failing(peer, nil)
-	d := Dialing{Segment: a.Segment, Bound: l.bound(a, peer, a.Addresses())}
+	d := hostnet.Dialing{Segment: a.Segment, Bound: l.bound(a, peer, a.Addresses())}
 	switch purpose {
 	case wire.PurposeMesh:
 		d.Segment = smallSegment // what the path carries is found out over it

@@ -14,15 +14,16 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/torch-mcast/torch-mcast/internal/config"
+	"github.com/torch-mcast/torch-mcast/internal/hostnet"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/team"
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
 // refusing is a network in which one host refuses connections and the others never answer.
-type refusing struct{ kernel }
+type refusing struct{ hostnet.Kernel }
 
-func (refusing) Dial(ctx context.Context, _, address string, _ Dialing) (net.Conn, error) {
+func (refusing) Dial(ctx context.Context, _, address string, _ hostnet.Dialing) (net.Conn, error) {
 	if strings.HasPrefix(address, "10.0.0.2:") {
 		systest.Pause(time.Millisecond) // mostly until the others wait
 		return nil, unix.ECONNREFUSED

@@ -17,23 +17,19 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
-	"net"
-	"net/netip"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/torch-mcast/torch-mcast/internal/config"
+	"github.com/torch-mcast/torch-mcast/internal/hostnet"
 	"github.com/torch-mcast/torch-mcast/internal/owntime"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
 	"github.com/torch-mcast/torch-mcast/internal/team"
 	"github.com/torch-mcast/torch-mcast/internal/transport/identity"
 	"github.com/torch-mcast/torch-mcast/internal/transport/netdev"
-	"github.com/torch-mcast/torch-mcast/internal/transport/udp"
 	"github.com/torch-mcast/torch-mcast/internal/version"
 )
 
@@ -54,14 +50,15 @@ type Options struct {
 	// Logger takes what the group has to say; nil: standard error, from MCAST_LOG on.
 	Logger *slog.Logger
 	// Network is what other hosts are reached through; nil: the kernel.
-	Network Network
+	Network hostnet.Network
 }
 
 // Endpoint is a rank that its peers can reach, but that has not joined them.
 type Endpoint struct {
-	opts  Options
-	lobby *lobby
-	blob  []byte
+	opts     Options
+	lobby    *lobby
+	blob     []byte
+	observer observer
 }
 
 // Open makes a rank reachable. Exchange the Blobs of all ranks, then Join.
@@ -72,11 +69,13 @@ func Open(o Options) (*Endpoint, error) {
 	if o.Rank < 0 || o.Rank >= o.Size {
 		return nil, argument("rank %d is not in a group of %d; allowed are 0 to %d", o.Rank, o.Size, o.Size-1)
 	}
+	var seen observer = unobserved{}
 	if o.Network == nil {
+		seen = process{}
 		if err := roomForThreads(o.Rank, o.logger()); err != nil {
 			return nil, err
 		}
-		o.Network = kernel{}
+		o.Network = hostnet.Kernel{}
 	}
 	family := netdev.Version(o.Settings.Version())
 	_, addrs, err := o.Network.Uplink(o.Settings.First(), family)
@@ -119,7 +118,7 @@ func Open(o Options) (*Endpoint, error) {
 		l.close()
 		return nil, err
 	}
-	return &Endpoint{opts: o, lobby: l, blob: b}, nil
+	return &Endpoint{opts: o, lobby: l, blob: b, observer: seen}, nil
 }
 
 // Blob returns what the other ranks need to know about this one: JSON, MaxBlob
@@ -137,50 +136,6 @@ func (e *Endpoint) meeting(key uint64) Meeting {
 
 // Close gives up an endpoint that has not joined. Join does so by itself.
 func (e *Endpoint) Close() { e.lobby.close() }
-
-// Uplink returns the interface by which other hosts reach this one, and its addresses of a version:
-// the one asked for, or that of the default route, or loopback.
-func Uplink(name string, v netdev.Version) (*net.Interface, []netip.Addr, error) {
-	if name != "" {
-		ifi, err := udp.Choose(name, nil)
-		if err != nil {
-			return nil, nil, fmt.Errorf("MCAST_IFACE=%q: %w", name, err)
-		}
-		addrs := netdev.Addresses(ifi, v)
-		if len(addrs) == 0 {
-			return nil, nil, fmt.Errorf("MCAST_IFACE=%q has no IPv%d address: give it one, or have MCAST_FAMILY, MCAST_GROUP and NCCL_SOCKET_FAMILY ask for none", name, v)
-		}
-		return ifi, addrs, nil
-	}
-	if ifi, addrs := netdev.Uplink(v); ifi != nil {
-		return ifi, addrs, nil
-	}
-	all, err := net.Interfaces()
-	if err != nil {
-		return nil, nil, fmt.Errorf("this host's interfaces cannot be listed, for which a sandbox must allow AF_NETLINK: %w", err)
-	}
-	for i := range all {
-		if all[i].Flags&net.FlagLoopback == 0 {
-			continue
-		}
-		if addrs := netdev.Addresses(&all[i], v); len(addrs) > 0 {
-			return &all[i], addrs, nil
-		}
-	}
-	if _, addrs := netdev.Uplink(netdev.Any); v != netdev.Any && (len(addrs) > 0 || slices.ContainsFunc(all, addressed)) {
-		return nil, nil, fmt.Errorf("no interface has an IPv%d address, which MCAST_FAMILY, MCAST_GROUP or NCCL_SOCKET_FAMILY asks for: "+
-			"give one such an address (IPv6 may be off: sysctl net.ipv6.conf.all.disable_ipv6), or ask for none", v)
-	}
-	if i := slices.IndexFunc(all, func(i net.Interface) bool { return i.Flags&net.FlagLoopback != 0 }); i >= 0 && all[i].Flags&net.FlagUp != 0 {
-		return nil, nil, errors.New("this machine has no interface with an address (ip addr show)")
-	}
-	return nil, nil, errors.New("this machine has no interface with an address; even loopback is down (ip link set lo up)")
-}
-
-// addressed reports whether an interface is up and has an address of any version.
-func addressed(ifi net.Interface) bool {
-	return ifi.Flags&net.FlagUp != 0 && len(netdev.Addresses(&ifi, netdev.Any)) > 0
-}
 
 // receiveLimit returns the largest receive buffer that an unprivileged socket gets here.
 func receiveLimit(s config.Settings) int {

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/torch-mcast/torch-mcast/internal/config"
+	"github.com/torch-mcast/torch-mcast/internal/hostnet"
 	"github.com/torch-mcast/torch-mcast/internal/team"
 	"github.com/torch-mcast/torch-mcast/internal/transport/netdev"
 	"github.com/torch-mcast/torch-mcast/internal/version"
@@ -20,13 +21,13 @@ import (
 var longest = []netip.Addr{netip.MustParseAddr("255.255.255.254"), netip.MustParseAddr("fd12:3456:789a:bcde:1234:5678:9abc:def0")}
 
 // lengthy is a host all of whose names and addresses are as long as they get.
-type lengthy struct{ kernel }
+type lengthy struct{ hostnet.Kernel }
 
 func (lengthy) Host() string {
 	return "01234567-89ab-cdef-0123-456789abcdef/4294967295/" + longest[1].String()
 }
 
-func (lengthy) Name() string { return plainName(strings.Repeat("n", 300)) }
+func (lengthy) Name() string { return hostnet.PlainName(strings.Repeat("n", 300)) }
 
 func (lengthy) Uplink(string, netdev.Version) (*net.Interface, []netip.Addr, error) {
 	return nil, longest, nil
@@ -95,8 +96,8 @@ func TestPlainName(t *testing.T) {
 		"": "", "node-7.cluster_1": "node-7.cluster_1", "a\xffb": "a?b", "caf\u00e9": "caf??", `a"\<>&` + "\x00 \n": "a????????",
 		strings.Repeat("n", 65): strings.Repeat("n", 64), strings.Repeat("n", 63) + "\u00e9": strings.Repeat("n", 63) + "?",
 	} {
-		require.Equal(t, want, plainName(name))
-		text, err := json.Marshal(plainName(name))
+		require.Equal(t, want, hostnet.PlainName(name))
+		text, err := json.Marshal(hostnet.PlainName(name))
 		require.NoError(t, err)
 		require.Len(t, text, len(want)+2)
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/torch-mcast/torch-mcast/internal/engine"
+	"github.com/torch-mcast/torch-mcast/internal/hostnet"
 	"github.com/torch-mcast/torch-mcast/internal/mesh"
 	"github.com/torch-mcast/torch-mcast/internal/staging"
 	"github.com/torch-mcast/torch-mcast/internal/team"
@@ -42,13 +43,14 @@ type Group struct {
 	levels   []*level
 	column   *level
 	composer composer
-	region   Region // of memory that the ranks of this host share; nil: there is none
+	region   hostnet.Region // of memory that the ranks of this host share; nil: there is none
 	// outputs are memory for results that ranks of this host share; nil: there is none.
-	outputs *outputs
-	mesh    *mesh.Mesh
-	lobby   *lobby
-	log     *slog.Logger
-	link    *sending
+	outputs  *outputs
+	mesh     *mesh.Mesh
+	lobby    *lobby
+	observer observer
+	log      *slog.Logger
+	link     *sending
 	// joinedBy is how Allgathers travelled when the group was joined.
 	joinedBy gathering
 	// registers is for the user's memory; nil: nothing is registered.

@@ -6,32 +6,33 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/torch-mcast/torch-mcast/internal/hostnet"
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
 	"github.com/torch-mcast/torch-mcast/internal/transport/udp"
 )
 
 // managing is a network whose devices' groups librdmacm joins, as it does on InfiniBand.
-type managing struct{ kernel }
+type managing struct{ hostnet.Kernel }
 
-func (managing) verbs() rdmaDatagrams { return managed{} }
+func (managing) Verbs() hostnet.DeviceDatagrams { return managed{} }
 
-type managed struct{ devices }
+type managed struct{ hostnet.Devices }
 
-func (managed) Probe(o *udp.Options) (Prober, error) {
+func (managed) Probe(o *udp.Options) (hostnet.Prober, error) {
 	own := *o
 	own.Managed = true
-	return devices{}.Probe(&own)
+	return hostnet.Devices{}.Probe(&own)
 }
 
 func (managed) Gather(o *udp.Options, control map[int]net.Conn) (fabric.Gather, error) {
 	own := *o
 	own.Managed = true
-	return devices{}.Gather(&own, control)
+	return hostnet.Devices{}.Gather(&own, control)
 }
 
 // TestVerbsManaged: every byte arrives where librdmacm has joined the group, and all by multicast.
 func TestVerbsManaged(t *testing.T) {
-	g := overDevices(t, []Network{managing{}}, four, nil)
+	g := overDevices(t, []hostnet.Network{managing{}}, four, nil)
 	collect(t, g)
 	for try := 1; g[2].Info().Allgather != byMulticast; try++ {
 		require.Less(t, try, tries)

@@ -5,12 +5,13 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"github.com/torch-mcast/torch-mcast/internal/hostnet"
 )
 
 // TestVerbsAllocations: in steady state an Allgather allocates nothing for a datagram, sent or received: one of sixteen times as
 // many allocates no more.
 func TestVerbsAllocations(t *testing.T) {
-	g := overDevices(t, []Network{nil}, four[:2], nil)
+	g := overDevices(t, []hostnet.Network{nil}, four[:2], nil)
 	const small, large, operations = 64 << 10, 1 << 20, 4
 	// gather returns what operations of n bytes a rank have allocated, and the datagrams that they have sent and received.
 	gather := func(n int) (allocations, datagrams int) {

@@ -6,21 +6,22 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/torch-mcast/torch-mcast/internal/hostnet"
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
 	"github.com/torch-mcast/torch-mcast/internal/transport/udp"
 )
 
 // boastful is a network whose devices have 16 slots to receive in, and claim to have a thousand.
-type boastful struct{ kernel }
+type boastful struct{ hostnet.Kernel }
 
-func (boastful) verbs() rdmaDatagrams { return few{} }
+func (boastful) Verbs() hostnet.DeviceDatagrams { return few{} }
 
-type few struct{ devices }
+type few struct{ hostnet.Devices }
 
 func (few) Gather(o *udp.Options, control map[int]net.Conn) (fabric.Gather, error) {
 	own := *o
 	own.Window = 16 * own.Chunk
-	g, err := devices{}.Gather(&own, control)
+	g, err := hostnet.Devices{}.Gather(&own, control)
 	if err != nil {
 		return nil, err
 	}
@@ -37,7 +38,7 @@ func (c claiming) Traits() fabric.Traits {
 
 // TestVerbsOverflow: what finds no slot at a receiver is lost without a word, and comes by repairs.
 func TestVerbsOverflow(t *testing.T) {
-	g := overDevices(t, []Network{boastful{}}, four, nil)
+	g := overDevices(t, []hostnet.Network{boastful{}}, four, nil)
 	repaired := func() (chunks uint64) {
 		for r := range g {
 			chunks += g[r].Stats().ChunksRepaired

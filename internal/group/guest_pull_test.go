@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"github.com/torch-mcast/torch-mcast/internal/hostnet"
 )
 
 // TestVerbsPull: where links lose 2 % of all packets and buffers are registered, what a rank has lost it reads from the left
@@ -17,7 +18,7 @@ func TestVerbsPull(t *testing.T) {
 	lossy(t, "2%", four...)
 	const n, rounds = 300_000, 4 // the last chunk is short
 	for try := 1; ; try++ {
-		g := overDevices(t, []Network{nil}, four, nil)
+		g := overDevices(t, []hostnet.Network{nil}, four, nil)
 		results := make([][]byte, len(g))
 		for r := range g {
 			results[r] = make([]byte, len(g)*n)

@@ -6,13 +6,14 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"github.com/torch-mcast/torch-mcast/internal/hostnet"
 	"golang.org/x/sys/unix"
 )
 
 // TestVerbsRegistered: a device sends from memory that is registered, nothing is registered after the first step, and what others
 // receive are the bytes that were there, though the sender fills its shard anew as soon as it may.
 func TestVerbsRegistered(t *testing.T) {
-	g := overDevices(t, []Network{nil}, four, nil)
+	g := overDevices(t, []hostnet.Network{nil}, four, nil)
 	const n = 100_000 // the last chunk is short
 	p := len(g)
 	shards := make([][]byte, p)
@@ -73,7 +74,7 @@ func TestVerbsRegistered(t *testing.T) {
 
 // TestVerbsRefused: memory that cannot be registered goes by copy, and that is said once.
 func TestVerbsRefused(t *testing.T) {
-	g := overDevices(t, []Network{nil}, []string{"h1", "h2"}, nil)
+	g := overDevices(t, []hostnet.Network{nil}, []string{"h1", "h2"}, nil)
 	b, err := unix.Mmap(-1, 0, 1<<20, unix.PROT_READ, unix.MAP_PRIVATE|unix.MAP_ANON)
 	require.NoError(t, err)
 	require.NoError(t, unix.Munmap(b)) // memory that nobody can lock

@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/torch-mcast/torch-mcast/internal/config"
+	"github.com/torch-mcast/torch-mcast/internal/hostnet"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
@@ -15,7 +16,7 @@ import (
 func TestVerbsSealed(t *testing.T) {
 	for name, how := range sealed {
 		t.Run(name, func(t *testing.T) {
-			g := overDevices(t, []Network{nil}, four[:3], func(s *config.Settings) {
+			g := overDevices(t, []hostnet.Network{nil}, four[:3], func(s *config.Settings) {
 				how(s)
 				s.Fabric, s.Loss = "verbs", 0.02
 			})
@@ -57,7 +58,7 @@ func TestVerbsSealed(t *testing.T) {
 
 // TestVerbsStreamsWithSecret: devices carry nothing of a Reduce-Scatter.
 func TestVerbsStreamsWithSecret(t *testing.T) {
-	g := overDevices(t, []Network{nil}, four, func(s *config.Settings) { s.Secret, s.Encrypt = secret, true })
+	g := overDevices(t, []hostnet.Network{nil}, four, func(s *config.Settings) { s.Secret, s.Encrypt = secret, true })
 	const n = 256 << 10
 	sent := systest.Counted(t, "sent_pkts")
 	each(t, 4, func(r int) error {

@@ -6,13 +6,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/torch-mcast/torch-mcast/internal/hostnet"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
 // TestVerbsReduceScatter: what ranks send each other for it goes through their devices, and none of it is refused for want of a buffer.
 func TestVerbsReduceScatter(t *testing.T) {
-	g := overDevices(t, []Network{nil}, four, nil)
+	g := overDevices(t, []hostnet.Network{nil}, four, nil)
 	const n = 256 << 10
 	sent, refused := systest.Counted(t, "sent_pkts"), systest.Counted(t, "send_rnr_err")
 	each(t, 4, func(r int) error {
@@ -31,7 +32,7 @@ func TestVerbsReduceScatter(t *testing.T) {
 
 // TestVerbsNetworkLoses: devices repeat what the network loses of streams. Where they lose that as well, a round takes seconds.
 func TestVerbsNetworkLoses(t *testing.T) {
-	g := overDevices(t, []Network{nil}, four[:3], nil)
+	g := overDevices(t, []hostnet.Network{nil}, four[:3], nil)
 	for _, args := range [][]string{{"add", "netem", "loss", "0.3%"}, {"del"}} {
 		lose := func() {
 			for _, port := range []string{"p1", "p2", "p3"} {

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/torch-mcast/torch-mcast/internal/config"
+	"github.com/torch-mcast/torch-mcast/internal/hostnet"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
 )
 
@@ -37,7 +38,7 @@ func timeout(t *testing.T) time.Duration {
 
 // overDevices joins ranks of this process by RDMA devices, each on its own interface or several on one, over networks
 // of which the first is the first rank's, and so on by turns.
-func overDevices(t *testing.T, networks []Network, interfaces []string, change func(*config.Settings)) []*Group {
+func overDevices(t *testing.T, networks []hostnet.Network, interfaces []string, change func(*config.Settings)) []*Group {
 	t.Helper()
 	needDevices(t)
 	p := len(interfaces)
@@ -108,7 +109,7 @@ const tries = 20
 
 // TestVerbs: every byte arrives, and is multicast once.
 func TestVerbs(t *testing.T) {
-	g := overDevices(t, []Network{nil}, four, nil)
+	g := overDevices(t, []hostnet.Network{nil}, four, nil)
 	require.Equal(t, "verbs", g[0].Info().Fabric)
 	const n = 4 << 20
 	once := func() bool {
@@ -130,7 +131,7 @@ func TestVerbs(t *testing.T) {
 
 // TestVerbsLossy: what is lost comes by repairs.
 func TestVerbsLossy(t *testing.T) {
-	g := overDevices(t, []Network{nil}, four, func(s *config.Settings) { s.Loss = 0.02 })
+	g := overDevices(t, []hostnet.Network{nil}, four, func(s *config.Settings) { s.Loss = 0.02 })
 	collect(t, g)
 	s := g[0].Stats()
 	t.Logf("%d chunks lost on purpose", s.ChunksInjected)
@@ -139,7 +140,7 @@ func TestVerbsLossy(t *testing.T) {
 
 // TestVerbsShared: ranks may share a device.
 func TestVerbsShared(t *testing.T) {
-	g := overDevices(t, []Network{nil}, []string{"h1", "h1", "h2", "h2"}, nil)
+	g := overDevices(t, []hostnet.Network{nil}, []string{"h1", "h1", "h2", "h2"}, nil)
 	collect(t, g)
 	for try := 1; g[2].Info().Allgather != byMulticast; try++ {
 		require.Less(t, try, tries)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/torch-mcast/torch-mcast/internal/engine"
+	"github.com/torch-mcast/torch-mcast/internal/hostnet"
 	"github.com/torch-mcast/torch-mcast/internal/mesh"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/direct"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/multicast"
@@ -40,11 +41,11 @@ type transports struct {
 	unheard   [][2]int                                      // ranks, from and to, between which multicast does not pass
 	streams   func(context.Context) (fabric.Streams, error) // opened when first needed
 	iface     string
-	rails     []string  // further interfaces
-	region    Region    // of this rank's node; nil: there are no nodes
-	shared    Region    // region, or that of all ranks; nil: there is none
-	link      *sending  // nil: nothing leaves the host
-	found     []warning // while it was opened
+	rails     []string       // further interfaces
+	region    hostnet.Region // of this rank's node; nil: there are no nodes
+	shared    hostnet.Region // region, or that of all ranks; nil: there is none
+	link      *sending       // nil: nothing leaves the host
+	found     []warning      // while it was opened
 	free      func() error
 }
 
@@ -52,7 +53,7 @@ type transports struct {
 // but the endpoint's lobby, which Join closes.
 func join(ctx context.Context, e *Endpoint, a *team.Plan) (_ *Group, err error) {
 	start := time.Now()
-	g := &Group{agreed: a, meter: new(overlap.Meter), clock: engine.NewClock(), lobby: e.lobby, log: e.opts.logger(),
+	g := &Group{agreed: a, meter: new(overlap.Meter), clock: engine.NewClock(), lobby: e.lobby, log: e.opts.logger(), observer: e.observer,
 		gone: make(chan struct{}), impatient: make(chan error, 1)}
 	g.books.open(&g.waited)
 	g.life, g.end = context.WithCancelCause(context.Background())

@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/torch-mcast/torch-mcast/internal/engine"
+	"github.com/torch-mcast/torch-mcast/internal/hostnet"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/multicast"
 	"github.com/torch-mcast/torch-mcast/internal/team"
 	"github.com/torch-mcast/torch-mcast/pkg/overlap"
@@ -28,7 +29,7 @@ func newLevel(m *team.Members, gather *engine.Gather, reduce *engine.Reduce) *le
 
 // newNode makes the level of the ranks of this host over the region. It has no class: that of the column paces it
 // (decision 0046).
-func (g *Group) newNode(r Region) *level {
+func (g *Group) newNode(r hostnet.Region) *level {
 	a, fabric := g.agreed, r.Gather()
 	t := fabric.Traits()
 	gather := engine.NewGather(engine.GatherConfig{

@@ -27,21 +27,10 @@ type Live struct {
 	Failed        string    `json:"failed,omitempty"` // why all operations end
 }
 
-// Publish implements Network.
-func (kernel) Publish(where string, page func() any, job *live.Job) (withdraw func(), err error) {
-	switch where {
-	case "off":
-		return func() {}, nil
-	case "auto":
-		where = ""
-	}
-	return live.Publish(where, page, job)
-}
-
 // publish lets others of this user see the group. It goes on unseen where that cannot be.
 func (g *Group) publish() {
 	g.mesh.Answer(g.snapshot)
-	withdraw, err := g.lobby.network.Publish(g.agreed.Settings.Metrics, func() any { return g.Live() }, &live.Job{Group: g.agreed.Name(), Ask: g.ask})
+	withdraw, err := g.observer.Publish(g.agreed.Settings.Metrics, func() any { return g.Live() }, &live.Job{Group: g.agreed.Name(), Ask: g.ask})
 	if err != nil {
 		level := slog.LevelInfo
 		if g.agreed.Settings.Metrics != "auto" { // somebody named the place

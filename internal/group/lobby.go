@@ -11,6 +11,7 @@ import (
 	"net"
 	"sync"
 
+	"github.com/torch-mcast/torch-mcast/internal/hostnet"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/team"
 	"github.com/torch-mcast/torch-mcast/internal/transport/acceptor"
@@ -22,7 +23,7 @@ import (
 // each greeting, so that whoever connects knows that this rank has the connection. What does not
 // open with the right greeting is closed and forgotten.
 type lobby struct {
-	network  Network
+	network  hostnet.Network
 	log      *slog.Logger
 	identity *identity.Identity
 	listener net.Listener
@@ -52,16 +53,16 @@ type caller struct {
 
 // newLobby listens at all addresses, of IPv4 and IPv6: at which of them the others come is known only
 // when all have met. asked says that this rank names an interface.
-func newLobby(n Network, asked bool, log *slog.Logger, id *identity.Identity) (*lobby, error) {
+func newLobby(n hostnet.Network, asked bool, log *slog.Logger, id *identity.Identity) (*lobby, error) {
 	listen := func() (net.Listener, error) { return n.Listen(context.Background(), "tcp", ":0") }
-	if b, has := n.(binder); has && asked {
+	if b, has := n.(hostnet.Binder); has && asked {
 		listen = func() (net.Listener, error) { return b.ListenOn(context.Background(), ":0", "") }
 	}
 	ln, err := listen()
 	if err != nil {
 		return nil, fmt.Errorf("cannot listen for peers: %w", sys.Drawn(err))
 	}
-	private(ln)
+	hostnet.Private(ln)
 	l := &lobby{
 		network: n, log: log, identity: id, listener: ln, key: random64(), waiting: map[caller]net.Conn{}, taken: map[caller]bool{},
 		changed: make(chan struct{}), errs: map[int]error{},
@@ -90,7 +91,7 @@ func (l *lobby) greet(c net.Conn, proven func() bool) {
 		return
 	}
 	if proven() {
-		private(c)
+		hostnet.Private(c)
 		l.welcome(c, greeted, caller{h.Purpose, int(h.Rank), h.Job})
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/torch-mcast/torch-mcast/internal/config"
+	"github.com/torch-mcast/torch-mcast/internal/hostnet"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/team"
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys"
@@ -22,7 +23,7 @@ import (
 
 func openLobby(t *testing.T) *lobby {
 	t.Helper()
-	l, err := newLobby(kernel{}, false, slog.New(slog.DiscardHandler), nil)
+	l, err := newLobby(hostnet.Kernel{}, false, slog.New(slog.DiscardHandler), nil)
 	require.NoError(t, err)
 	t.Cleanup(l.close)
 	return l

@@ -8,16 +8,17 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/torch-mcast/torch-mcast/internal/config"
+	"github.com/torch-mcast/torch-mcast/internal/hostnet"
 )
 
 // otherNetwork is the kernel's, and notes what is listened at by now.
 type otherNetwork struct {
-	kernel
+	hostnet.Kernel
 	listened chan string
 }
 
 func (n otherNetwork) Listen(ctx context.Context, network, address string) (net.Listener, error) {
-	l, err := n.kernel.Listen(ctx, network, "127.0.0.1:0")
+	l, err := n.Kernel.Listen(ctx, network, "127.0.0.1:0")
 	n.listened <- address
 	return l, err
 }

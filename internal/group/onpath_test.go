@@ -13,13 +13,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/torch-mcast/torch-mcast/internal/config"
+	"github.com/torch-mcast/torch-mcast/internal/hostnet"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
 // onPath is a network on whose TCP connections somebody sits: he keeps what passes, and changes what he is told to.
 type onPath struct {
-	kernel
+	hostnet.Kernel
 	mu      sync.Mutex
 	seen    [][]byte     // by direction of a connection
 	changes atomic.Bool  // one bit in each large piece
@@ -27,8 +28,8 @@ type onPath struct {
 }
 
 // Dial implements Network.
-func (n *onPath) Dial(ctx context.Context, network, address string, d Dialing) (net.Conn, error) {
-	to, err := n.kernel.Dial(ctx, network, address, d)
+func (n *onPath) Dial(ctx context.Context, network, address string, d hostnet.Dialing) (net.Conn, error) {
+	to, err := n.Kernel.Dial(ctx, network, address, d)
 	if err != nil {
 		return nil, err
 	}
@@ -37,7 +38,7 @@ func (n *onPath) Dial(ctx context.Context, network, address string, d Dialing) (
 		return nil, errors.Join(err, to.Close())
 	}
 	defer ln.Close()
-	c, err := n.kernel.Dial(ctx, network, ln.Addr().String(), d)
+	c, err := n.Kernel.Dial(ctx, network, ln.Addr().String(), d)
 	if err != nil {
 		return nil, errors.Join(err, to.Close())
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 
+	"github.com/torch-mcast/torch-mcast/internal/hostnet"
 	"github.com/torch-mcast/torch-mcast/internal/mesh"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/topology"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
@@ -19,32 +20,16 @@ import (
 
 // openUDP has chunks travel as UDP datagrams, or through RDMA devices where auto may take those and they reach all ranks.
 func openUDP(ctx context.Context, m *mesh.Mesh, l *lobby, a *team.Plan) (*transports, error) {
-	if n, has := l.network.(rdma); has && a.Devices {
-		if c, err := openIfAllHave(ctx, m, l, a, n.verbs()); c != nil || err != nil {
+	if n, has := l.network.(hostnet.RDMA); has && a.Devices {
+		if c, err := openIfAllHave(ctx, m, l, a, n.Verbs()); c != nil || err != nil {
 			return c, err
 		}
 	}
 	return openDatagrams(ctx, m, l, a, l.network)
 }
 
-// datagrams is how chunks travel: part of Network.
-type datagrams interface {
-	Probe(o *udp.Options) (Prober, error)
-	Gather(o *udp.Options, control map[int]net.Conn) (fabric.Gather, error)
-}
-
-// fitter is what shortens an interface's MTU to what datagrams carry that do not travel as UDP.
-type fitter interface {
-	Fit(o *udp.Options) error
-}
-
-// streamer opens streams that go another way than TCP, on the interface of chunks. Otherwise it is Network.Streams.
-type streamer interface {
-	StreamsOn(chunks *udp.Options, o *tcp.Options, conns map[int]net.Conn) (fabric.Streams, error)
-}
-
 // openDatagrams finds out what the paths carry, joins the multicast group and connects the control edges.
-func openDatagrams(ctx context.Context, m *mesh.Mesh, l *lobby, a *team.Plan, by datagrams) (*transports, error) {
+func openDatagrams(ctx context.Context, m *mesh.Mesh, l *lobby, a *team.Plan, by hostnet.Datagrams) (*transports, error) {
 	for {
 		o, prober, err := prepare(ctx, l, a, by)
 		paths, err := probePaths(ctx, m, a, prober, packetFor(&o), err)
@@ -68,13 +53,13 @@ func openDatagrams(ctx context.Context, m *mesh.Mesh, l *lobby, a *team.Plan, by
 var errRedraw = errors.New("another program has the port of the multicast group")
 
 // prepare returns this rank's options and what probes by them, without an error.
-func prepare(ctx context.Context, l *lobby, a *team.Plan, by datagrams) (udp.Options, Prober, error) {
+func prepare(ctx context.Context, l *lobby, a *team.Plan, by hostnet.Datagrams) (udp.Options, hostnet.Prober, error) {
 	o, err := whenThere(ctx, l, "the interfaces", func() (udp.Options, error) {
 		o, err := udpOptions(a, l.network)
 		if err == nil {
 			err = l.seals.open(a, &o, l.identity)
 		}
-		if fits, ok := by.(fitter); ok && err == nil {
+		if fits, ok := by.(hostnet.Fitter); ok && err == nil {
 			err = fits.Fit(&o)
 		}
 		return o, err
@@ -82,7 +67,7 @@ func prepare(ctx context.Context, l *lobby, a *team.Plan, by datagrams) (udp.Opt
 	if err != nil {
 		return o, nil, err
 	}
-	prober, err := whenThere(ctx, l, "probes of paths", func() (Prober, error) { return by.Probe(&o) })
+	prober, err := whenThere(ctx, l, "probes of paths", func() (hostnet.Prober, error) { return by.Probe(&o) })
 	if err != nil {
 		return o, nil, err
 	}
@@ -90,9 +75,9 @@ func prepare(ctx context.Context, l *lobby, a *team.Plan, by datagrams) (udp.Opt
 }
 
 // openProbed opens the fabric over paths of which it is known what they carry.
-func openProbed(ctx context.Context, l *lobby, a *team.Plan, by datagrams, o *udp.Options, paths *probed) (*transports, error) {
+func openProbed(ctx context.Context, l *lobby, a *team.Plan, by hostnet.Datagrams, o *udp.Options, paths *probed) (*transports, error) {
 	paths.snooping = snooping(o)
-	if _, real := l.network.(binder); real && len(paths.deaf) > 0 {
+	if _, real := l.network.(hostnet.Binder); real && len(paths.deaf) > 0 {
 		paths.seen = whyDeaf(o, paths.deaf)
 	}
 	found, err := adapt(a, o, paths)
@@ -129,7 +114,7 @@ func openProbed(ctx context.Context, l *lobby, a *team.Plan, by datagrams, o *ud
 		gather = fault.Lossy(gather, a.Settings.Loss, a.Settings.LossSeed+uint64(a.Rank))
 	}
 	openStreamsOn := l.network.Streams
-	if on, ok := by.(streamer); ok && !o.Seals.Keyed() { // else connections are sealed, and memory is not written from afar
+	if on, ok := by.(hostnet.Streamer); ok && !o.Seals.Keyed() { // else connections are sealed, and memory is not written from afar
 		openStreamsOn = func(s *tcp.Options, conns map[int]net.Conn) (fabric.Streams, error) {
 			return on.StreamsOn(o, s, conns)
 		}
@@ -151,7 +136,7 @@ func openProbed(ctx context.Context, l *lobby, a *team.Plan, by datagrams, o *ud
 }
 
 // udpOptions are this rank's, but for the connections.
-func udpOptions(a *team.Plan, n Network) (udp.Options, error) {
+func udpOptions(a *team.Plan, n hostnet.Network) (udp.Options, error) {
 	addrs := a.Addresses()
 	ifi, err := n.Multicast(a.Settings.First(), addrs)
 	if err != nil {

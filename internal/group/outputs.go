@@ -3,6 +3,7 @@ package group
 import (
 	"context"
 	"fmt"
+	"github.com/torch-mcast/torch-mcast/internal/hostnet"
 	"github.com/torch-mcast/torch-mcast/internal/team"
 	"sync"
 	"sync/atomic"
@@ -53,7 +54,7 @@ func outputBytes(members, ring int) int {
 func headsBytes(members int) int { return (members*team.Line + page - 1) / page * page }
 
 // newOutputs returns the outputs in a region; nil: it has no room for any.
-func newOutputs(g *Group, r Region) *outputs {
+func newOutputs(g *Group, r hostnet.Region) *outputs {
 	m := g.levels[len(g.levels)-1].members
 	mem, free := r.Output()
 	if mem == nil {

@@ -1,6 +1,7 @@
 package group
 
 import (
+	"github.com/torch-mcast/torch-mcast/internal/hostnet"
 	"github.com/torch-mcast/torch-mcast/internal/team"
 	"net"
 	"time"
@@ -24,7 +25,7 @@ type Peer struct {
 }
 
 // peersOf are all ranks but this one.
-func peersOf(a *team.Plan, paths *probed, n Network, conns map[int]net.Conn) []Peer {
+func peersOf(a *team.Plan, paths *probed, n hostnet.Network, conns map[int]net.Conn) []Peer {
 	all := make([]Peer, 0, a.Size)
 	for r := range a.Size {
 		if r == a.Rank {

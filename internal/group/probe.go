@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/torch-mcast/torch-mcast/internal/hostnet"
 	"github.com/torch-mcast/torch-mcast/internal/mesh"
 	"github.com/torch-mcast/torch-mcast/internal/team"
 	"github.com/torch-mcast/torch-mcast/internal/transport/udp"
@@ -62,7 +63,7 @@ func (r *probeRecord) unheard(full int) (bytes int) {
 
 // pathProbe finds out, on all ranks at once, what the paths between them carry.
 type pathProbe struct {
-	Prober
+	hostnet.Prober
 	mesh       *mesh.Mesh
 	rank, size int
 	neighbours []int
@@ -76,7 +77,7 @@ type pathProbe struct {
 
 // probePaths probes with packets of up to the given size, or less if another rank wants less. All
 // ranks take part, also one that cannot and says why by err; all come to the same conclusion.
-func probePaths(ctx context.Context, m *mesh.Mesh, a *team.Plan, prober Prober, packet int, err error) (*probed, error) {
+func probePaths(ctx context.Context, m *mesh.Mesh, a *team.Plan, prober hostnet.Prober, packet int, err error) (*probed, error) {
 	b := &pathProbe{
 		Prober: prober, mesh: m, rank: a.Rank, size: a.Size,
 		neighbours: a.Neighbours(), to: map[int]netip.AddrPort{},

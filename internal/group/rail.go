@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/torch-mcast/torch-mcast/internal/hostnet"
 	"github.com/torch-mcast/torch-mcast/internal/team"
 	"github.com/torch-mcast/torch-mcast/internal/transport/netdev"
 	"github.com/torch-mcast/torch-mcast/internal/transport/udp"
@@ -25,7 +26,7 @@ func railsOf(o *Options, v netdev.Version) (rails [][]netip.Addr, err error) {
 
 // addRails has multicast go by all interfaces that MCAST_IFACE names: subgroups by turns, of which there is at
 // least one for each. The addresses are of the version by which ranks reach each other.
-func addRails(a *team.Plan, n Network, o *udp.Options) error {
+func addRails(a *team.Plan, n hostnet.Network, o *udp.Options) error {
 	names := a.Settings.Interfaces()
 	is4 := a.Addrs[0].Addr().Is4()
 	for number := range a.Rails[a.Rank] {

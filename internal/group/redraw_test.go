@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/torch-mcast/torch-mcast/internal/config"
+	"github.com/torch-mcast/torch-mcast/internal/hostnet"
 	"github.com/torch-mcast/torch-mcast/internal/team"
 	"github.com/torch-mcast/torch-mcast/internal/transport/udp"
 )
@@ -83,11 +84,11 @@ func TestTakenPort(t *testing.T) {
 }
 
 // occupied is the kernel's network, where another program has the first port that is drawn.
-type occupied struct{ kernel }
+type occupied struct{ hostnet.Kernel }
 
 // Probe implements Network.
-func (n occupied) Probe(o *udp.Options) (Prober, error) {
-	p, err := n.kernel.Probe(o)
+func (n occupied) Probe(o *udp.Options) (hostnet.Prober, error) {
+	p, err := n.Kernel.Probe(o)
 	first := team.Plan{Job: o.Job, Addrs: []netip.AddrPort{netip.AddrPortFrom(o.Group, 0)}}
 	if _, port := first.Group(); err == nil && o.Port == port {
 		return taken{p}, nil
@@ -95,7 +96,7 @@ func (n occupied) Probe(o *udp.Options) (Prober, error) {
 	return p, err
 }
 
-type taken struct{ Prober }
+type taken struct{ hostnet.Prober }
 
 // Taken implements portUser.
 func (taken) Taken(uint16) bool { return true }

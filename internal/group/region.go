@@ -7,67 +7,11 @@ import (
 	"slices"
 
 	"github.com/torch-mcast/torch-mcast/internal/config"
+	"github.com/torch-mcast/torch-mcast/internal/hostnet"
 	"github.com/torch-mcast/torch-mcast/internal/mesh"
 	"github.com/torch-mcast/torch-mcast/internal/team"
-	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
 	"github.com/torch-mcast/torch-mcast/internal/transport/shm"
 )
-
-// Region is memory that ranks of a host share, as one of them sees it.
-type Region interface {
-	// Gather and Streams return the fabrics that the region is, always the same ones.
-	Gather() fabric.Gather
-	Streams() fabric.Streams
-	// Output hands over the memory for results, nil if there is none, and what gives it back, which may
-	// be called after Close.
-	Output() (mem []byte, free func() error)
-	// Close closes both fabrics.
-	Close() error
-}
-
-// RegionServer gives a region to each of its ranks.
-type RegionServer interface {
-	// Address is what DialRegion needs on this host.
-	Address() string
-}
-
-// RegionClient waits for a rank's region, for which it has asked.
-type RegionClient interface {
-	// Attach may be called again where it fails for want of a descriptor.
-	Attach(ctx context.Context) (Region, error)
-	// Close hangs up. The region stays.
-	Close()
-}
-
-// ServeRegion implements Network.
-func (kernel) ServeRegion(ctx context.Context, job, key uint64, lay shm.Layout) (RegionServer, error) {
-	return shm.Serve(ctx, job, key, lay)
-}
-
-// DialRegion implements Network.
-func (kernel) DialRegion(ctx context.Context, address string, job, key uint64, rank, size int) (RegionClient, error) {
-	c, err := shm.Dial(ctx, address, job, key, rank, size)
-	return kernelClient{c}, err
-}
-
-type kernelClient struct{ *shm.Client }
-
-// Attach implements RegionClient.
-func (c kernelClient) Attach(ctx context.Context) (Region, error) {
-	r, err := c.Client.Attach(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return kernelRegion{r}, nil
-}
-
-type kernelRegion struct{ *shm.Region }
-
-// Gather implements Region.
-func (r kernelRegion) Gather() fabric.Gather { return r.Region.Gather() }
-
-// Streams implements Region.
-func (r kernelRegion) Streams() fabric.Streams { return r.Region.Streams() }
 
 // noRegionError says on all ranks alike why one of them has no memory in common with others of its host.
 type noRegionError struct {
@@ -80,15 +24,15 @@ func (e *noRegionError) Error() string { return fmt.Sprintf("rank %d: %s", e.ran
 // openRegion attaches this rank to the region that the first of its members serves. Members are the
 // ranks that share it, this one among them: a rank's number in the region is its place there. All
 // ranks of the group call it, each with the members of its own region. They all have one, or none: see noRegionError.
-func openRegion(ctx context.Context, m *mesh.Mesh, l *lobby, a *team.Plan, members []int) (Region, error) {
+func openRegion(ctx context.Context, m *mesh.Mesh, l *lobby, a *team.Plan, members []int) (hostnet.Region, error) {
 	first, own := members[0], slices.Index(members, a.Rank)
 	serving, stop := context.WithCancel(ctx)
 	defer stop()
 	address := ""
 	var err error
 	if own == 0 {
-		var server RegionServer
-		server, err = whenThere(ctx, l, "a region", func() (RegionServer, error) {
+		var server hostnet.RegionServer
+		server, err = whenThere(ctx, l, "a region", func() (hostnet.RegionServer, error) {
 			return l.network.ServeRegion(serving, a.Job, a.Keys[first], layoutOf(a, len(members)))
 		})
 		if err == nil {
@@ -110,15 +54,15 @@ func openRegion(ctx context.Context, m *mesh.Mesh, l *lobby, a *team.Plan, membe
 }
 
 // attach takes this rank's region from the server at an address.
-func attach(ctx context.Context, l *lobby, a *team.Plan, address string, own int, members []int) (Region, error) {
-	c, err := whenThere(ctx, l, "the region's server", func() (RegionClient, error) {
+func attach(ctx context.Context, l *lobby, a *team.Plan, address string, own int, members []int) (hostnet.Region, error) {
+	c, err := whenThere(ctx, l, "the region's server", func() (hostnet.RegionClient, error) {
 		return l.network.DialRegion(ctx, address, a.Job, a.Keys[members[0]], own, len(members))
 	})
 	if err != nil {
 		return nil, err
 	}
 	defer c.Close()
-	return whenThere(ctx, l, "the region", func() (Region, error) { return c.Attach(ctx) })
+	return whenThere(ctx, l, "the region", func() (hostnet.Region, error) { return c.Attach(ctx) })
 }
 
 // agreeOnRegion exchanges where regions are served. If a rank has failed, all have the same noRegionError.
@@ -140,7 +84,7 @@ func agreeOnRegion(ctx context.Context, m *mesh.Mesh, address string, err error)
 
 // settleRegion opens the region of all ranks of one host, or of this rank's node; nil: there is to be none. Where auto has
 // taken shared memory, and a rank cannot have it, the agreement goes on without it on all ranks alike.
-func settleRegion(ctx context.Context, m *mesh.Mesh, l *lobby, a *team.Plan) (Region, []warning, error) {
+func settleRegion(ctx context.Context, m *mesh.Mesh, l *lobby, a *team.Plan) (hostnet.Region, []warning, error) {
 	members := a.Node.Ranks
 	switch {
 	case a.Fabric == "shm":

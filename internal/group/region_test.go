@@ -11,27 +11,28 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/torch-mcast/torch-mcast/internal/config"
+	"github.com/torch-mcast/torch-mcast/internal/hostnet"
 	"github.com/torch-mcast/torch-mcast/internal/transport/shm"
 )
 
 // noMemory is a network whose host refuses shared memory to one rank: to make it, or to take it.
 type noMemory struct {
-	kernel
+	hostnet.Kernel
 	serve, attach bool
 }
 
-func (n noMemory) ServeRegion(ctx context.Context, job, key uint64, lay shm.Layout) (RegionServer, error) {
+func (n noMemory) ServeRegion(ctx context.Context, job, key uint64, lay shm.Layout) (hostnet.RegionServer, error) {
 	if n.serve {
 		return nil, os.NewSyscallError("memfd_create", unix.EPERM)
 	}
-	return n.kernel.ServeRegion(ctx, job, key, lay)
+	return n.Kernel.ServeRegion(ctx, job, key, lay)
 }
 
-func (n noMemory) DialRegion(ctx context.Context, address string, job, key uint64, rank, size int) (RegionClient, error) {
+func (n noMemory) DialRegion(ctx context.Context, address string, job, key uint64, rank, size int) (hostnet.RegionClient, error) {
 	if n.attach {
 		return nil, os.NewSyscallError("connect", unix.EPERM)
 	}
-	return n.kernel.DialRegion(ctx, address, job, key, rank, size)
+	return n.Kernel.DialRegion(ctx, address, job, key, rank, size)
 }
 
 // TestNoSharedMemory: what auto has chosen is given up where one rank cannot have it.

@@ -16,6 +16,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/torch-mcast/torch-mcast/internal/hostnet"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
 	"github.com/torch-mcast/torch-mcast/internal/transport/acceptor"
 	"github.com/torch-mcast/torch-mcast/internal/transport/identity"
@@ -81,10 +82,10 @@ func RendezvousOn(ctx context.Context, ln net.Listener, size int, blob []byte) (
 // ends. Connections that do not open with a proper greeting have no effect.
 // When ctx ends first, the error names the ranks that have not come.
 func (m Meeting) Rendezvous(ctx context.Context, addr string, rank, size int, blob []byte) ([][]byte, error) {
-	return m.rendezvous(ctx, kernel{}, addr, rank, size, blob)
+	return m.rendezvous(ctx, hostnet.Kernel{}, addr, rank, size, blob)
 }
 
-func (m Meeting) rendezvous(ctx context.Context, n Network, addr string, rank, size int, blob []byte) ([][]byte, error) {
+func (m Meeting) rendezvous(ctx context.Context, n hostnet.Network, addr string, rank, size int, blob []byte) ([][]byte, error) {
 	if err := checkRendezvous(rank, size, blob); err != nil {
 		return nil, err
 	}
@@ -296,7 +297,7 @@ func absent(guests []net.Conn) string {
 }
 
 // visit is the part of every rank but 0: it tries until rank 0 answers.
-func (m Meeting) visit(ctx context.Context, n Network, addr string, g greeting) ([][]byte, error) {
+func (m Meeting) visit(ctx context.Context, n hostnet.Network, addr string, g greeting) ([][]byte, error) {
 	message := putGreeting(g)
 	last := errors.New("no connection came about")
 	var why atomic.Pointer[string]
@@ -331,8 +332,8 @@ func (m Meeting) visit(ctx context.Context, n Network, addr string, g greeting) 
 	}
 }
 
-func (m Meeting) visitOnce(ctx context.Context, n Network, addr string, size int, message []byte) (blobs [][]byte, err error) {
-	conn, err := n.Dial(ctx, "tcp", addr, Dialing{Segment: smallSegment})
+func (m Meeting) visitOnce(ctx context.Context, n hostnet.Network, addr string, size int, message []byte) (blobs [][]byte, err error) {
+	conn, err := n.Dial(ctx, "tcp", addr, hostnet.Dialing{Segment: smallSegment})
 	if err != nil {
 		return nil, err
 	}

@@ -5,14 +5,15 @@ import (
 	"net"
 	"net/netip"
 
+	"github.com/torch-mcast/torch-mcast/internal/hostnet"
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
 )
 
 // sending is the link by which a group's data leave the host; nil where none do.
-type sending struct{ Link }
+type sending struct{ hostnet.Link }
 
 // openLink returns the link of an interface, and what is to be said of it.
-func openLink(n Network, ifi *net.Interface) (*sending, []warning) {
+func openLink(n hostnet.Network, ifi *net.Interface) (*sending, []warning) {
 	if ifi.Flags&net.FlagLoopback != 0 {
 		return nil, nil
 	}

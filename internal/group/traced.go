@@ -3,8 +3,6 @@ package group
 import (
 	"context"
 	"log/slog"
-	"sync"
-	"time"
 
 	"github.com/torch-mcast/torch-mcast/internal/live"
 	"github.com/torch-mcast/torch-mcast/internal/trace"
@@ -23,7 +21,7 @@ func (g *Group) traced(lane string) *trace.Lane {
 // record has the group in the traces of this process.
 func (g *Group) record() {
 	if len(g.trace) > 0 {
-		g.unrecord = g.lobby.network.Record(&trace.Group{
+		g.unrecord = g.observer.Record(&trace.Group{
 			Name: g.agreed.Name(), Rank: g.agreed.Rank, Size: g.agreed.Size, Lanes: g.trace, Clock: g.clock,
 		})
 	}
@@ -42,7 +40,7 @@ func (g *Group) takeTrace(f *Fault) {
 		return
 	}
 	// At the end of a job ranks leave one after the other: nobody minds who waits for nothing.
-	if t := g.lobby.network.TakeTrace(func(t *trace.Trace) bool { return f.Kind != Left || t.Busy() }); t != nil {
+	if t := g.observer.TakeTrace(func(t *trace.Trace) bool { return f.Kind != Left || t.Busy() }); t != nil {
 		g.failure.Store(&failure{f, t})
 	}
 }
@@ -54,7 +52,7 @@ func (g *Group) writeTrace() {
 	if f == nil {
 		return
 	}
-	path, err := g.lobby.network.WriteTrace(g.agreed.Settings.Trace, f.trace)
+	path, err := g.observer.WriteTrace(g.agreed.Settings.Trace, f.trace)
 	switch {
 	case err != nil:
 		level := slog.LevelInfo
@@ -65,36 +63,6 @@ func (g *Group) writeTrace() {
 	case path != "":
 		g.log.Warn("the group has failed; what this process did last is in the trace, for ui.perfetto.dev", "error", f.Fault, "trace", path)
 	}
-}
-
-// Record implements Network.
-func (kernel) Record(g *trace.Group) (withdraw func()) { return trace.Add(g) }
-
-// lastTrace is when a trace was taken because of an error: one dead rank fails many groups, and a trace is of all of them.
-var lastTrace struct {
-	sync.Mutex
-	at time.Time
-}
-
-// betweenTraces is how long no other trace is taken after one, because of an error.
-const betweenTraces = 10 * time.Second
-
-// TakeTrace implements Network.
-func (kernel) TakeTrace(wanted func(*trace.Trace) bool) *trace.Trace {
-	lastTrace.Lock()
-	defer lastTrace.Unlock()
-	if now := time.Now(); lastTrace.at.IsZero() || now.Sub(lastTrace.at) >= betweenTraces {
-		if t := trace.Take(); wanted(t) {
-			lastTrace.at = now
-			return t
-		}
-	}
-	return nil
-}
-
-// WriteTrace implements Network.
-func (kernel) WriteTrace(where string, t *trace.Trace) (path string, err error) {
-	return WriteTrace(where, t)
 }
 
 // DumpAtSignal writes what this process did last where MCAST_TRACE says, since SIGUSR2 has come, and tells where that is.

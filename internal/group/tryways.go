@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/torch-mcast/torch-mcast/internal/hostnet"
 	"github.com/torch-mcast/torch-mcast/internal/mesh"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/team"
@@ -64,7 +65,7 @@ func (l *lobby) tryWay(ctx context.Context, a *team.Plan, peer int, at netip.Add
 	var before error
 	for start := time.Now(); ; {
 		left := limit - time.Since(start)
-		c, err := l.dialBound(ctx, a, peer, at, Dialing{Timeout: max(left, redialEvery), Segment: smallSegment, Bound: bound})
+		c, err := l.dialBound(ctx, a, peer, at, hostnet.Dialing{Timeout: max(left, redialEvery), Segment: smallSegment, Bound: bound})
 		if err == nil {
 			var greeted net.Conn
 			if greeted, err = greet(ctx, l.identity, c, a, wire.PurposeMesh, peer); err == nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/torch-mcast/torch-mcast/internal/hostnet"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/team"
 	"github.com/torch-mcast/torch-mcast/internal/transport/netdev"
@@ -20,7 +21,7 @@ import (
 
 // TestSlowAnswer: a peer that takes long to answer a greeting has the connection, so no other way is tried.
 func TestSlowAnswer(t *testing.T) {
-	l, err := newLobby(kernel{}, false, slog.New(slog.DiscardHandler), nil)
+	l, err := newLobby(hostnet.Kernel{}, false, slog.New(slog.DiscardHandler), nil)
 	require.NoError(t, err)
 	defer l.close()
 	slow, err := net.Listen("tcp", "127.0.0.1:0")

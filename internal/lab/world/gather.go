@@ -63,7 +63,7 @@ type peer struct {
 	lost bool
 }
 
-// Gather implements group.Network.
+// Gather implements hostnet.Network.
 func (h *Host) Gather(o *udp.Options, control map[int]net.Conn) (fabric.Gather, error) {
 	w := h.world
 	w.mu.Lock()

@@ -3,7 +3,6 @@ package world
 import (
 	"context"
 	"fmt"
-	"github.com/torch-mcast/torch-mcast/internal/trace"
 	"maps"
 	"math"
 	"net"
@@ -12,14 +11,13 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/torch-mcast/torch-mcast/internal/group"
-	"github.com/torch-mcast/torch-mcast/internal/live"
+	"github.com/torch-mcast/torch-mcast/internal/hostnet"
 	"github.com/torch-mcast/torch-mcast/internal/transport/netdev"
 	"github.com/torch-mcast/torch-mcast/internal/transport/uplink"
 )
 
 // Host is a host as one of its processes sees it, which is a rank or an aggregation node. It
-// implements group.Network.
+// implements hostnet.Network.
 type Host struct {
 	*machine
 	world   *World
@@ -51,31 +49,17 @@ func newMachine(place int) *machine {
 	}
 }
 
-var _ group.Network = (*Host)(nil)
-
-// Publish implements group.Network: nobody looks.
-func (*Host) Publish(string, func() any, *live.Job) (withdraw func(), err error) {
-	return func() {}, nil
-}
-
-// Record implements group.Network: nobody looks.
-func (*Host) Record(*trace.Group) (withdraw func()) { return func() {} }
-
-// TakeTrace implements group.Network.
-func (*Host) TakeTrace(func(*trace.Trace) bool) *trace.Trace { return nil }
-
-// WriteTrace implements group.Network.
-func (*Host) WriteTrace(string, *trace.Trace) (path string, err error) { return "", nil }
+var _ hostnet.Network = (*Host)(nil)
 
 const iface = "sim0"
 
 // node reports whether it is an aggregation node's.
 func (h *Host) node() bool { return h.number >= h.world.cfg.Ranks }
 
-// Host implements group.Network.
+// Host implements hostnet.Network.
 func (h *Host) Host() string { return fmt.Sprintf("boot-%d/1/%v", h.place, h.addr) }
 
-// User implements group.Network.
+// User implements hostnet.Network.
 func (h *Host) User() string {
 	user := 0
 	if h.number < len(h.world.cfg.Users) {
@@ -84,35 +68,35 @@ func (h *Host) User() string {
 	return fmt.Sprintf("%d/1", user)
 }
 
-// Name implements group.Network.
+// Name implements hostnet.Network.
 func (h *Host) Name() string { return fmt.Sprintf("host%d", h.place) }
 
-// Uplink implements group.Network.
+// Uplink implements hostnet.Network.
 func (h *Host) Uplink(string, netdev.Version) (*net.Interface, []netip.Addr, error) {
 	return h.device(), []netip.Addr{h.addr}, nil
 }
 
-// Candidates implements group.Network.
+// Candidates implements hostnet.Network.
 func (h *Host) Candidates(netdev.Version) []netdev.Candidate { return nil }
 
-// Multicast implements group.Network.
+// Multicast implements hostnet.Network.
 func (h *Host) Multicast(string, []netip.Addr) (*net.Interface, error) { return h.device(), nil }
 
-// Link implements group.Network.
-func (h *Host) Link(*net.Interface) (group.Link, error) {
+// Link implements hostnet.Network.
+func (h *Host) Link(*net.Interface) (hostnet.Link, error) {
 	return hostLink{uplink.New(&h.link, func() time.Duration { return time.Since(h.world.start) })}, nil
 }
 
 // hostLink is the only link of a host.
 type hostLink struct{ *uplink.Link }
 
-// Has implements group.Link.
+// Has implements hostnet.Link.
 func (hostLink) Has(netip.Addr) bool { return true }
 
-// Close implements group.Link.
+// Close implements hostnet.Link.
 func (hostLink) Close() error { return nil }
 
-// Look implements group.Network.
+// Look implements hostnet.Network.
 func (h *Host) Look(string) (netdev.Link, int) { return netdev.Link{}, h.world.cfg.MTU }
 
 func (h *Host) device() *net.Interface {
@@ -185,7 +169,7 @@ func (h *Host) free() uint16 {
 	return h.port
 }
 
-// Listen implements group.Network.
+// Listen implements hostnet.Network.
 func (h *Host) Listen(_ context.Context, _, address string) (net.Listener, error) {
 	w := h.world
 	w.mu.Lock()
@@ -224,8 +208,8 @@ const (
 	streamMax  = 256 << 10 // bytes that a stream holds
 )
 
-// Dial implements group.Network.
-func (h *Host) Dial(ctx context.Context, _, address string, o group.Dialing) (net.Conn, error) {
+// Dial implements hostnet.Network.
+func (h *Host) Dial(ctx context.Context, _, address string, o hostnet.Dialing) (net.Conn, error) {
 	at, err := netip.ParseAddrPort(address)
 	if err != nil {
 		return nil, err
@@ -271,18 +255,18 @@ func (h *Host) Dial(ctx context.Context, _, address string, o group.Dialing) (ne
 	}
 }
 
-// Acknowledged implements group.Network.
+// Acknowledged implements hostnet.Network.
 func (h *Host) Acknowledged(c net.Conn, within time.Duration) {
 	h.world.mu.Lock()
 	defer h.world.mu.Unlock()
 	endOf(c).limit = within
 }
 
-// Persist implements group.Network.
+// Persist implements hostnet.Network.
 func (h *Host) Persist(c net.Conn) { h.Acknowledged(c, 24*time.Hour) }
 
-// Cores implements group.Network: a core for each rank, since computing takes no virtual time.
+// Cores implements hostnet.Network: a core for each rank, since computing takes no virtual time.
 func (h *Host) Cores() int { return math.MaxInt }
 
-// RoundTrip implements group.Network.
+// RoundTrip implements hostnet.Network.
 func (h *Host) RoundTrip(net.Conn) time.Duration { return 2 * h.world.cfg.Delay }

@@ -4,7 +4,7 @@ import (
 	"net"
 	"syscall"
 
-	"github.com/torch-mcast/torch-mcast/internal/group"
+	"github.com/torch-mcast/torch-mcast/internal/hostnet"
 )
 
 // listener takes connections. Its kernel makes them, so whoever dials does not notice that nobody
@@ -18,7 +18,7 @@ type listener struct {
 }
 
 // connect makes a connection and returns the caller's end. world.mu is held, here and below.
-func (l *listener) connect(from *Host, o *group.Dialing) *end {
+func (l *listener) connect(from *Host, o *hostnet.Dialing) *end {
 	segment := l.host.world.cfg.MTU - headers
 	if o.Segment > 0 {
 		segment = min(segment, o.Segment-timestamps)

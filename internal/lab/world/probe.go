@@ -5,7 +5,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/torch-mcast/torch-mcast/internal/group"
+	"github.com/torch-mcast/torch-mcast/internal/hostnet"
 	"github.com/torch-mcast/torch-mcast/internal/transport/udp"
 )
 
@@ -33,8 +33,8 @@ func (p *prober) host0() *Host { return p.host }
 
 func multicastGroup(o *udp.Options) netip.AddrPort { return netip.AddrPortFrom(o.Group, o.Port) }
 
-// Probe implements group.Network.
-func (h *Host) Probe(o *udp.Options) (group.Prober, error) {
+// Probe implements hostnet.Network.
+func (h *Host) Probe(o *udp.Options) (hostnet.Prober, error) {
 	h.world.mu.Lock()
 	defer h.world.mu.Unlock()
 	if h.world.is(Descriptors, h) {
@@ -46,10 +46,10 @@ func (h *Host) Probe(o *udp.Options) (group.Prober, error) {
 	return p, nil
 }
 
-// Port implements group.Prober.
+// Port implements hostnet.Prober.
 func (p *prober) Port() (uint16, error) { return p.port, nil }
 
-// Multicast implements group.Prober.
+// Multicast implements hostnet.Prober.
 func (p *prober) Multicast(packet int) error {
 	w := p.host.world
 	w.mu.Lock()
@@ -68,7 +68,7 @@ func (p *prober) Multicast(packet int) error {
 	return nil
 }
 
-// Unicast implements group.Prober.
+// Unicast implements hostnet.Prober.
 func (p *prober) Unicast(to netip.AddrPort, packet int) error {
 	w := p.host.world
 	w.mu.Lock()
@@ -105,7 +105,7 @@ func ring(bell chan struct{}) {
 	}
 }
 
-// Listen implements group.Prober.
+// Listen implements hostnet.Prober.
 func (p *prober) Listen(most time.Duration, enough func([]udp.Heard) bool) {
 	late := time.NewTimer(most)
 	defer late.Stop()
@@ -144,10 +144,10 @@ func (p *prober) drain() {
 	p.inbox = p.inbox[:0]
 }
 
-// Heard implements group.Prober.
+// Heard implements hostnet.Prober.
 func (p *prober) Heard() []udp.Heard { return p.heard }
 
-// Close implements group.Prober.
+// Close implements hostnet.Prober.
 func (p *prober) Close() {
 	p.host.world.mu.Lock()
 	defer p.host.world.mu.Unlock()

@@ -7,7 +7,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/torch-mcast/torch-mcast/internal/group"
+	"github.com/torch-mcast/torch-mcast/internal/hostnet"
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
 	"github.com/torch-mcast/torch-mcast/internal/transport/netdev"
 	"github.com/torch-mcast/torch-mcast/internal/transport/shm"
@@ -46,7 +46,7 @@ type share struct {
 	streams *memoryStreams
 }
 
-var _ group.Region = (*share)(nil)
+var _ hostnet.Region = (*share)(nil)
 
 // copier is a rank that writes to memory, one thing after another.
 type copier struct{ busy time.Time }
@@ -60,8 +60,8 @@ func (c *copier) copied(bytes int) time.Time {
 	return c.busy.Add(memoryDelay)
 }
 
-// ServeRegion implements group.Network.
-func (h *Host) ServeRegion(ctx context.Context, job, key uint64, lay shm.Layout) (group.RegionServer, error) {
+// ServeRegion implements hostnet.Network.
+func (h *Host) ServeRegion(ctx context.Context, job, key uint64, lay shm.Layout) (hostnet.RegionServer, error) {
 	if err := lay.Check(); err != nil {
 		return nil, err
 	}
@@ -93,7 +93,7 @@ func (r *region) stop() {
 	delete(r.host.regions, r.address)
 }
 
-// Address implements group.RegionServer.
+// Address implements hostnet.RegionServer.
 func (r *region) Address() string { return r.address }
 
 // regionClient has asked for a share of a region.
@@ -106,8 +106,8 @@ type regionClient struct {
 	welcome  bool // the server has said so
 }
 
-// DialRegion implements group.Network.
-func (h *Host) DialRegion(_ context.Context, address string, job, key uint64, rank, size int) (group.RegionClient, error) {
+// DialRegion implements hostnet.Network.
+func (h *Host) DialRegion(_ context.Context, address string, job, key uint64, rank, size int) (hostnet.RegionClient, error) {
 	w := h.world
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -126,8 +126,8 @@ func (h *Host) DialRegion(_ context.Context, address string, job, key uint64, ra
 
 var errRefused = errors.New("shm: refused by the region's server")
 
-// Attach implements group.RegionClient. A server whose process stands still answers later.
-func (c *regionClient) Attach(ctx context.Context) (group.Region, error) {
+// Attach implements hostnet.RegionClient. A server whose process stands still answers later.
+func (c *regionClient) Attach(ctx context.Context) (hostnet.Region, error) {
 	w, r := c.host.world, c.region
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -161,16 +161,16 @@ func (c *regionClient) Attach(ctx context.Context) (group.Region, error) {
 	return s, nil
 }
 
-// Close implements group.RegionClient.
+// Close implements hostnet.RegionClient.
 func (c *regionClient) Close() {}
 
-// Gather implements group.Region.
+// Gather implements hostnet.Region.
 func (s *share) Gather() fabric.Gather { return s.gather }
 
-// Streams implements group.Region.
+// Streams implements hostnet.Region.
 func (s *share) Streams() fabric.Streams { return s.streams }
 
-// Output implements group.Region.
+// Output implements hostnet.Region.
 func (s *share) Output() ([]byte, func() error) {
 	if len(s.output) == 0 {
 		return nil, nil
@@ -178,7 +178,7 @@ func (s *share) Output() ([]byte, func() error) {
 	return s.output, func() error { return nil }
 }
 
-// Close implements group.Region.
+// Close implements hostnet.Region.
 func (s *share) Close() error { return nil }
 
 // still reports whether the rank neither reads nor writes now. world.mu is held.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/group"
+	"github.com/torch-mcast/torch-mcast/internal/hostnet"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
 	"github.com/torch-mcast/torch-mcast/internal/transport/shm"
@@ -55,7 +56,7 @@ func TestOneHost(t *testing.T) {
 }
 
 // regions returns a region as each of its ranks has it.
-func regions(t *testing.T, lay shm.Layout) (all []group.Region) {
+func regions(t *testing.T, lay shm.Layout) (all []hostnet.Region) {
 	w := New(Config{Ranks: lay.Size, On: make([]int, lay.Size)})
 	server, err := w.Host(0).ServeRegion(t.Context(), 7, 8, lay)
 	require.NoError(t, err)

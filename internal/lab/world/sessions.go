@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/torch-mcast/torch-mcast/internal/group"
+	"github.com/torch-mcast/torch-mcast/internal/hostnet"
 	"github.com/torch-mcast/torch-mcast/internal/session"
 	"github.com/torch-mcast/torch-mcast/internal/transport/datagram"
 )
@@ -16,7 +16,7 @@ import (
 // sessions is the session.Network of a host.
 type sessions struct{ host *Host }
 
-// Sessions implements group.Network.
+// Sessions implements hostnet.Network.
 func (h *Host) Sessions() session.Network { return sessions{h} }
 
 // Listen implements session.Network.
@@ -26,7 +26,7 @@ func (n sessions) Listen(address string) (net.Listener, error) {
 
 // Dial implements session.Network.
 func (n sessions) Dial(ctx context.Context, address string) (net.Conn, error) {
-	return n.host.Dial(ctx, "tcp", address, group.Dialing{})
+	return n.host.Dial(ctx, "tcp", address, hostnet.Dialing{})
 }
 
 // Socket implements session.Network.

@@ -13,7 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/torch-mcast/torch-mcast/internal/group"
+	"github.com/torch-mcast/torch-mcast/internal/hostnet"
 )
 
 // connected runs f in a bubble with both ends of a stream between hosts 0 and 1.
@@ -22,7 +22,7 @@ func connected(t *testing.T, f func(t *testing.T, w *World, a, b net.Conn), faul
 		w := New(Config{Ranks: 2, Delay: time.Millisecond, Rate: 1e8, MTU: 1500, Queue: 16}, faults...)
 		ln, err := w.Host(1).Listen(t.Context(), "tcp", ":80")
 		require.NoError(t, err)
-		a, err := w.Host(0).Dial(t.Context(), "tcp", "10.0.0.2:80", group.Dialing{})
+		a, err := w.Host(0).Dial(t.Context(), "tcp", "10.0.0.2:80", hostnet.Dialing{})
 		require.NoError(t, err)
 		b, err := ln.Accept()
 		require.NoError(t, err)
@@ -99,7 +99,7 @@ func TestStreamEnds(t *testing.T) {
 		w.Host(1).Kill(false)
 		_, err := a.Read(make([]byte, 1))
 		require.ErrorIs(t, err, io.EOF)
-		_, err = w.Host(0).Dial(context.Background(), "tcp", "10.0.0.2:80", group.Dialing{})
+		_, err = w.Host(0).Dial(context.Background(), "tcp", "10.0.0.2:80", hostnet.Dialing{})
 		require.ErrorIs(t, err, syscall.ECONNREFUSED)
 	})
 	connected(t, func(t *testing.T, w *World, a, _ net.Conn) {
@@ -111,7 +111,7 @@ func TestStreamEnds(t *testing.T) {
 		_, err = a.Read(make([]byte, 1))
 		require.ErrorIs(t, err, syscall.ETIMEDOUT)
 		require.InDelta(t, time.Minute, time.Since(start), float64(time.Second))
-		_, err = w.Host(0).Dial(context.Background(), "tcp", "10.0.0.2:80", group.Dialing{Timeout: time.Minute})
+		_, err = w.Host(0).Dial(context.Background(), "tcp", "10.0.0.2:80", hostnet.Dialing{Timeout: time.Minute})
 		require.ErrorIs(t, err, syscall.ETIMEDOUT)
 	})
 	connected(t, func(t *testing.T, w *World, a, b net.Conn) {
@@ -128,10 +128,10 @@ func TestStreamEnds(t *testing.T) {
 // TestNoDescriptors has a process that can open none for a while.
 func TestNoDescriptors(t *testing.T) {
 	connected(t, func(t *testing.T, w *World, _, _ net.Conn) {
-		_, err := w.Host(1).Dial(t.Context(), "tcp", "10.0.0.1:80", group.Dialing{})
+		_, err := w.Host(1).Dial(t.Context(), "tcp", "10.0.0.1:80", hostnet.Dialing{})
 		require.ErrorIs(t, err, syscall.ECONNREFUSED)
 		time.Sleep(time.Second)
-		_, err = w.Host(1).Dial(t.Context(), "tcp", "10.0.0.1:80", group.Dialing{})
+		_, err = w.Host(1).Dial(t.Context(), "tcp", "10.0.0.1:80", hostnet.Dialing{})
 		require.ErrorIs(t, err, syscall.EMFILE)
 		_, err = w.Host(1).Listen(t.Context(), "tcp", ":81")
 		require.ErrorIs(t, err, syscall.EMFILE)

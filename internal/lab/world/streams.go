@@ -31,7 +31,7 @@ type flow struct {
 	err  error
 }
 
-// Streams implements group.Network.
+// Streams implements hostnet.Network.
 func (h *Host) Streams(o *tcp.Options, conns map[int]net.Conn) (fabric.Streams, error) {
 	w := h.world
 	w.mu.Lock()

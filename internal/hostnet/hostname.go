@@ -1,4 +1,4 @@
-package group
+package hostnet
 
 import (
 	"os"
@@ -11,12 +11,12 @@ const mostName = 64
 // hostName is this host's, empty where the kernel does not say.
 func hostName() string {
 	name, _ := os.Hostname()
-	return plainName(name)
+	return PlainName(name)
 }
 
-// plainName bounds what a name takes in JSON, which spells other characters in up to six bytes: the kernel
+// PlainName bounds what a name takes in JSON, which spells other characters in up to six bytes: the kernel
 // lets a host have any.
-func plainName(name string) string {
+func PlainName(name string) string {
 	plain := []byte(name[:min(len(name), mostName)])
 	for i, c := range plain {
 		if c <= ' ' || c > '~' || strings.IndexByte(`"\<>&`, c) >= 0 {

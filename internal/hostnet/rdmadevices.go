@@ -1,6 +1,6 @@
 //go:build cgo
 
-package group
+package hostnet
 
 import (
 	"fmt"
@@ -13,18 +13,18 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/verbs"
 )
 
-func (kernel) verbs() rdmaDatagrams { return devices{} }
+func (Kernel) Verbs() DeviceDatagrams { return Devices{} }
 
-func (kernel) hardware() bool { return ibverbs.Hardware() }
+func (Kernel) Hardware() bool { return ibverbs.Hardware() }
 
-// devices are the host's RDMA devices.
-type devices struct{}
+// Devices are the host's RDMA devices.
+type Devices struct{}
 
 // Fit implements fitter.
-func (devices) Fit(o *udp.Options) error { return verbs.Fit(o) }
+func (Devices) Fit(o *udp.Options) error { return verbs.Fit(o) }
 
 // Try implements rdmaDatagrams.
-func (devices) Try(o *udp.Options, ranks int) error {
+func (Devices) Try(o *udp.Options, ranks int) error {
 	name, err := verbs.Try(o, ranks)
 	if err == nil && ibverbs.Software(name) {
 		err = fmt.Errorf("device %s is software, and slower than UDP (MCAST_FABRIC=verbs takes it)", name)
@@ -36,17 +36,17 @@ func (devices) Try(o *udp.Options, ranks int) error {
 }
 
 // Probe implements datagrams.
-func (devices) Probe(o *udp.Options) (Prober, error) { return verbs.OpenProber(*o) }
+func (Devices) Probe(o *udp.Options) (Prober, error) { return verbs.OpenProber(*o) }
 
 // Gather implements datagrams.
-func (devices) Gather(o *udp.Options, control map[int]net.Conn) (fabric.Gather, error) {
+func (Devices) Gather(o *udp.Options, control map[int]net.Conn) (fabric.Gather, error) {
 	own := *o
 	own.Conns = control
 	return verbs.Open(own)
 }
 
 // StreamsOn implements streamer.
-func (devices) StreamsOn(chunks *udp.Options, o *tcp.Options, conns map[int]net.Conn) (fabric.Streams, error) {
+func (Devices) StreamsOn(chunks *udp.Options, o *tcp.Options, conns map[int]net.Conn) (fabric.Streams, error) {
 	return verbs.OpenStreams(verbs.StreamsOptions{
 		Rank: o.Rank, Size: o.Size, Interface: chunks.Interface, Address: chunks.Sources[o.Rank], Conns: conns, Stall: o.Stall, DSCP: o.DSCP,
 	})

@@ -1,9 +1,8 @@
-package group
+package hostnet
 
 import (
 	"context"
 	"fmt"
-	"github.com/torch-mcast/torch-mcast/internal/trace"
 	"net"
 	"net/netip"
 	"runtime"
@@ -13,7 +12,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/torch-mcast/torch-mcast/internal/live"
 	"github.com/torch-mcast/torch-mcast/internal/session"
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
 	"github.com/torch-mcast/torch-mcast/internal/transport/netdev"
@@ -27,6 +25,15 @@ import (
 // Network is what a rank reaches other hosts through: the kernel, unless Options name another.
 // internal/lab/world has one in virtual time.
 type Network interface {
+	Identity
+	Interfaces
+	Dialer
+	Fabrics
+	Regions
+}
+
+// Identity is who and where this process is.
+type Identity interface {
 	// Host names this host in the words of netdev.HostID.
 	Host() string
 	// User names the user of this process in the words of netdev.UserID.
@@ -35,6 +42,10 @@ type Network interface {
 	Name() string
 	// Cores is how many of this host's cores the process may use at a time, at least 1.
 	Cores() int
+}
+
+// Interfaces is the interfaces of a host, and what leaves by them.
+type Interfaces interface {
 	// Uplink returns the interface by which other hosts reach this one, of this name if there is
 	// one, and its addresses of a version, as netdev.Addresses does.
 	Uplink(name string, v netdev.Version) (*net.Interface, []netip.Addr, error)
@@ -45,6 +56,13 @@ type Network interface {
 	// Look returns the state of the link of an interface, and its MTU now; zero where that is
 	// unknown.
 	Look(name string) (netdev.Link, int)
+	// Link returns the sending link of an interface. It works; an error says why this process shares it
+	// with no other.
+	Link(ifi *net.Interface) (Link, error)
+}
+
+// Dialer is connections to other ranks.
+type Dialer interface {
 	// Listen and Dial are net's.
 	Listen(ctx context.Context, network, address string) (net.Listener, error)
 	Dial(ctx context.Context, network, address string, o Dialing) (net.Conn, error)
@@ -56,9 +74,10 @@ type Network interface {
 	Persist(c net.Conn)
 	// RoundTrip returns the shortest round trip on a connection so far; 0: unknown.
 	RoundTrip(c net.Conn) time.Duration
-	// Link returns the sending link of an interface. It works; an error says why this process shares it
-	// with no other.
-	Link(ifi *net.Interface) (Link, error)
+}
+
+// Fabrics is what data travel by.
+type Fabrics interface {
 	// Sessions is what aggregation nodes are reached over.
 	Sessions() session.Network
 	// Probe opens what finds out what paths carry.
@@ -69,19 +88,13 @@ type Network interface {
 	// Streams opens the fabric of the direct Reduce-Scatter, and takes over its connections. After
 	// an error they are in conns still, to open again with or to close.
 	Streams(o *tcp.Options, conns map[int]net.Conn) (fabric.Streams, error)
+}
+
+// Regions is memory that ranks of a host share.
+type Regions interface {
 	// ServeRegion makes memory that ranks of this host share, and gives it to those of the job that
 	// know the key, until all have it or ctx ends: shm.Serve.
 	ServeRegion(ctx context.Context, job, key uint64, lay shm.Layout) (RegionServer, error)
-	// Publish has those of this host's user who ask see a page, where MCAST_METRICS says, until it is withdrawn, and
-	// has the job answer them.
-	Publish(where string, page func() any, job *live.Job) (withdraw func(), err error)
-	// Record has a group in the traces of this process until it is withdrawn.
-	Record(g *trace.Group) (withdraw func())
-	// TakeTrace returns what this process did last, because of an error, if it is wanted; nil as well where one was taken a
-	// moment ago.
-	TakeTrace(wanted func(*trace.Trace) bool) *trace.Trace
-	// WriteTrace writes it where MCAST_TRACE says, and returns to which file; empty: to none.
-	WriteTrace(where string, t *trace.Trace) (path string, err error)
 	// DialRegion asks the server at an address of this host for the region of a rank, of size:
 	// shm.Dial.
 	DialRegion(ctx context.Context, address string, job, key uint64, rank, size int) (RegionClient, error)
@@ -113,8 +126,8 @@ type Prober interface {
 	Close()
 }
 
-// kernel is the Network of a process.
-type kernel struct{}
+// Kernel is the Network of a process.
+type Kernel struct{}
 
 // known is what the groups of a process have found out about its host's network.
 var known struct {
@@ -147,7 +160,7 @@ type linkOf struct {
 }
 
 // Host implements Network.
-func (kernel) Host() string {
+func (Kernel) Host() string {
 	return known.host.Get(struct{}{}, func() (string, bool) {
 		id := netdev.HostID()
 		return id, !strings.HasSuffix(id, "/") // with an address
@@ -155,13 +168,13 @@ func (kernel) Host() string {
 }
 
 // User implements Network.
-func (kernel) User() string { return netdev.UserID() }
+func (Kernel) User() string { return netdev.UserID() }
 
 // Name implements Network.
-func (kernel) Name() string { return hostName() }
+func (Kernel) Name() string { return hostName() }
 
 // Uplink implements Network.
-func (kernel) Uplink(name string, v netdev.Version) (*net.Interface, []netip.Addr, error) {
+func (Kernel) Uplink(name string, v netdev.Version) (*net.Interface, []netip.Addr, error) {
 	u := known.uplinks.Get(named{name, v}, func() (u uplinkOf, keep bool) {
 		u.ifi, u.addrs, u.err = Uplink(name, v)
 		return u, u.err == nil
@@ -170,7 +183,7 @@ func (kernel) Uplink(name string, v netdev.Version) (*net.Interface, []netip.Add
 }
 
 // Candidates implements Network.
-func (kernel) Candidates(v netdev.Version) []netdev.Candidate {
+func (Kernel) Candidates(v netdev.Version) []netdev.Candidate {
 	return known.candidates.Get(v, func() ([]netdev.Candidate, bool) {
 		found := netdev.Candidates(v)
 		return found, len(found) > 0
@@ -178,7 +191,7 @@ func (kernel) Candidates(v netdev.Version) []netdev.Candidate {
 }
 
 // Multicast implements Network.
-func (kernel) Multicast(name string, ranks []netip.Addr) (*net.Interface, error) {
+func (Kernel) Multicast(name string, ranks []netip.Addr) (*net.Interface, error) {
 	m := known.multicast.Get(fmt.Sprint(name, ranks), func() (m multicastBy, keep bool) {
 		m.ifi, m.err = udp.Choose(name, ranks)
 		return m, m.err == nil
@@ -187,7 +200,7 @@ func (kernel) Multicast(name string, ranks []netip.Addr) (*net.Interface, error)
 }
 
 // Look implements Network.
-func (kernel) Look(name string) (netdev.Link, int) {
+func (Kernel) Look(name string) (netdev.Link, int) {
 	l := known.links.Get(name, func() (linkOf, bool) {
 		mtu := 0
 		if ifi, err := net.InterfaceByName(name); err == nil {
@@ -199,12 +212,12 @@ func (kernel) Look(name string) (netdev.Link, int) {
 }
 
 // Listen implements Network.
-func (kernel) Listen(ctx context.Context, network, address string) (net.Listener, error) {
+func (Kernel) Listen(ctx context.Context, network, address string) (net.Listener, error) {
 	return new(net.ListenConfig).Listen(ctx, network, address)
 }
 
 // Dial implements Network.
-func (kernel) Dial(ctx context.Context, network, address string, o Dialing) (net.Conn, error) {
+func (Kernel) Dial(ctx context.Context, network, address string, o Dialing) (net.Conn, error) {
 	d := net.Dialer{Timeout: o.Timeout, Control: func(_, _ string, c syscall.RawConn) error {
 		return c.Control(func(fd uintptr) {
 			sys.Private(int(fd))
@@ -218,44 +231,44 @@ func (kernel) Dial(ctx context.Context, network, address string, o Dialing) (net
 }
 
 // Acknowledged implements Network.
-func (kernel) Acknowledged(c net.Conn, within time.Duration) {
+func (Kernel) Acknowledged(c net.Conn, within time.Duration) {
 	sys.Wish(c.(syscall.Conn), unix.TCP_USER_TIMEOUT, int(within.Milliseconds()))
 }
 
 // Persist implements Network.
-func (kernel) Persist(c net.Conn) { sys.Persist(c.(syscall.Conn)) }
+func (Kernel) Persist(c net.Conn) { sys.Persist(c.(syscall.Conn)) }
 
 // Cores implements Network: as many as the scheduler runs goroutines on, which goes by affinity and quota.
-func (kernel) Cores() int { return runtime.GOMAXPROCS(0) }
+func (Kernel) Cores() int { return runtime.GOMAXPROCS(0) }
 
 // RoundTrip implements Network.
-func (kernel) RoundTrip(c net.Conn) time.Duration { return sys.RoundTrip(c.(syscall.Conn)) }
+func (Kernel) RoundTrip(c net.Conn) time.Duration { return sys.RoundTrip(c.(syscall.Conn)) }
 
 // Link implements Network.
-func (kernel) Link(ifi *net.Interface) (Link, error) { return uplink.Open(ifi) }
+func (Kernel) Link(ifi *net.Interface) (Link, error) { return uplink.Open(ifi) }
 
 // Sessions implements Network.
-func (kernel) Sessions() session.Network { return session.Kernel{} }
+func (Kernel) Sessions() session.Network { return session.Kernel{} }
 
 // Probe implements Network.
-func (kernel) Probe(o *udp.Options) (Prober, error) { return udp.OpenProber(*o) }
+func (Kernel) Probe(o *udp.Options) (Prober, error) { return udp.OpenProber(*o) }
 
 // Gather implements Network.
-func (kernel) Gather(o *udp.Options, control map[int]net.Conn) (fabric.Gather, error) {
+func (Kernel) Gather(o *udp.Options, control map[int]net.Conn) (fabric.Gather, error) {
 	own := *o
 	own.Conns = control
 	return udp.Open(own)
 }
 
 // Streams implements Network.
-func (kernel) Streams(o *tcp.Options, conns map[int]net.Conn) (fabric.Streams, error) {
+func (Kernel) Streams(o *tcp.Options, conns map[int]net.Conn) (fabric.Streams, error) {
 	own := *o
 	own.Conns = conns
 	return tcp.Open(own)
 }
 
-// private keeps what the kernel holds out of the children that the process forks.
-func private(c any) {
+// Private keeps what the kernel holds out of the children that the process forks.
+func Private(c any) {
 	if held, ok := c.(syscall.Conn); ok {
 		sys.PrivateConn(held)
 	}
