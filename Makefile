@@ -40,8 +40,8 @@ help: ## say what there is
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 COMMIT = -X github.com/torch-mcast/torch-mcast/internal/version.commit=$$(git describe --always --dirty 2>/dev/null)
-build: toolchain ## bin/mcast, lib/libnccl-net-mcast.so, lib/mcast.h
-	go build -trimpath -ldflags "$(COMMIT)" -o $(OUT)/bin/mcast ./cmd/mcast
+build: toolchain ## bin/mcast, bin/mcast-lab, lib/libnccl-net-mcast.so, lib/mcast.h
+	go build -trimpath -ldflags "$(COMMIT)" -o $(OUT)/bin/ ./cmd/mcast ./cmd/mcast-lab
 	@[ ! $(OUT)/lib/libnccl-net-mcast.so -ot ncclnet/exports.map ] || rm -f $(OUT)/lib/libnccl-net-mcast.so # go does not watch the map
 	go build -trimpath -buildmode=c-shared -ldflags "$(COMMIT) '-extldflags=-Wl,--version-script=$(CURDIR)/ncclnet/exports.map'" \
 		-o $(OUT)/lib/libnccl-net-mcast.so ./ncclnet
@@ -103,12 +103,12 @@ demo: $(VENV)/.stamp build ## train with FSDP2 on four hosts with limited links,
 	LOSS="$(LOSS)" STEPS="$(STEPS)" $(PYTHON) benchmarks/fsdp/demo.py
 
 soak: build ## OPERATIONS=1000000 of both protocols and of whole groups each on random bad networks; all of conformance; as root the catalogue of faults, REPEAT=20 times
-	go run ./cmd/mcast sim soak --operations $(OPERATIONS)
+	bin/mcast-lab sim soak --operations $(OPERATIONS)
 	go test ./internal/lab/world -run '^TestSoak$$' -timeout 0 -args -seeds 0 -operations $(OPERATIONS) -state $(CURDIR)/build/world.json
 	go test ./internal/lab/world -run '^TestSoak$$' -timeout 0 -args -switch -seeds 0 -operations $(OPERATIONS) -state $(CURDIR)/build/switches.json
 	go test ./internal/lab/world -run '^TestPlantedBugs$$' -timeout 0 -args -planted
 	scripts/conformance all
-	[ "$$(id -u)" != 0 ] || go run ./cmd/mcast testbed faults --repeat $(REPEAT)
+	[ "$$(id -u)" != 0 ] || bin/mcast-lab testbed faults --repeat $(REPEAT)
 
 random: $(VENV)/.stamp build ## PROGRAMS=1000 of FSDP2 with enable() beside plain FSDP2, a tenth compiled, and ten times as many collectives, over shm and udp each
 	cd python && for fabric in shm udp; do for ranks in 2 4; do \

@@ -2,7 +2,7 @@
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 # Python with torch; another one, say of a container, may be named.
 python=${PYTHON:-$root/.venv/bin/python}
-mcast=$root/bin/mcast
+lab=$root/bin/mcast-lab
 export PYTHONPATH=$root/python${PYTHONPATH:+:$PYTHONPATH} OMP_NUM_THREADS=1
 
 fail() { # message

@@ -23,7 +23,7 @@ IN_SDIST = HERE / "go"
 SOURCES = IN_SDIST if IN_SDIST.is_dir() else HERE.parent
 WANTED = ["go.mod", "go.sum", "LICENSE", "cmd/mcast", "internal", "ncclnet", "pkg"]
 LIBRARY = "libnccl-net-mcast.so"
-STAMP = "github.com/torch-mcast/torch-mcast/internal/lab/stamp"
+STAMP = "github.com/torch-mcast/torch-mcast/internal/stamp"
 
 
 def go_build(target: Path, package: str, *flags: str, link: str) -> None:

@@ -4,7 +4,7 @@
 
 Four ranks on this host train blocks whose compute is emulated, over udp on the loopback; each case is a run
 of its own. Rank 0 of each prints what explain() says of the steps after the first ones. A row is a run. The
-troubles that mcast explain names without Python are planted by `mcast testbed experiment explain`.
+troubles that mcast explain names without Python are planted by `mcast-lab testbed experiment explain`.
 """
 
 from __future__ import annotations

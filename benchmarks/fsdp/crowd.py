@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 
 import train
 from machine import machine
-from node import MCAST
+from node import LAB
 
 # Of the process that forks: no threads of others before that. Where no name server can be reached, torch
 # waits for one to name its peers, and says that it has not.
@@ -200,7 +200,7 @@ def main() -> None:
     if not args.testbed:
         name = f"crowd-{os.getpid()}"
         bed = ["testbed", "with", f"--name={name}", f"--hosts={args.hosts}", f"--rate={args.rate}", "--"]
-        again = [str(MCAST), *bed, sys.executable, *sys.argv, f"--testbed={name}"]
+        again = [str(LAB), *bed, sys.executable, *sys.argv, f"--testbed={name}"]
         sys.exit(subprocess.run(again, env=os.environ | ENVIRONMENT, check=False).returncode)
     ways = [way for way in WAYS if any(word in way.name for word in args.ways.split(","))]
     for number in range(args.rounds):

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from node import MCAST
+from node import LAB
 from runs import Choice, RunFailed, Show, environment, follow, late, tail
 
 HERE = Path(__file__).resolve().parent
@@ -32,14 +32,14 @@ class NoTestbed(Exception):
 
 def within(hosts: int, rate: str, command: list[str]) -> NoReturn:
     """Become a command that has a testbed of its own, whose name is put behind it."""
-    if not MCAST.exists():
-        raise NoTestbed(f"{MCAST.name} is not built: run `make build` first")
+    if not LAB.exists():
+        raise NoTestbed(f"{LAB.name} is not built: run `make build` first")
     name = f"demo-{os.getpid()}"
-    begin = [str(MCAST), "testbed", "with", "--name", name, "--hosts", str(hosts), "--rate", rate, "--"]
+    begin = [str(LAB), "testbed", "with", "--name", name, "--hosts", str(hosts), "--rate", rate, "--"]
     tried = subprocess.run([*begin, "true"], capture_output=True, text=True, check=False)
     if tried.returncode != 0:
         raise NoTestbed(tried.stderr.strip())
-    os.execv(MCAST, [*begin, *command, name])
+    os.execv(LAB, [*begin, *command, name])
 
 
 def train(
@@ -57,7 +57,7 @@ def train(
     loss is that of datagrams, on purpose.
     """
     command = [
-        str(MCAST), "testbed", "run", "--name", testbed, *(["--switch"] if choice.switch else []),
+        str(LAB), "testbed", "run", "--name", testbed, *(["--switch"] if choice.switch else []),
         "--env", f"MCAST_LOSS={loss if choice.backend == 'mcast' else 0}", "--",
         sys.executable, str(HERE / "train.py"), "--backend", choice.backend, "--schedule", choice.schedule,
         "--ahead", str(AHEAD), "--steps", str(steps), "--seed", str(seed), "--blocks", str(BLOCKS),
@@ -98,4 +98,4 @@ def _spec(testbed: str) -> dict[str, str]:
 
 
 def _ask(*args: str) -> str:
-    return subprocess.run([MCAST, "testbed", *args], capture_output=True, text=True, check=True).stdout
+    return subprocess.run([LAB, "testbed", *args], capture_output=True, text=True, check=True).stdout

@@ -18,7 +18,7 @@ from report import GRID, INK, PARTS, SOFT, Run
 from rich.console import Console
 from rich.table import Table
 
-_UNITS = {"gbit": 1e9, "mbit": 1e6, "kbit": 1e3}  # of `mcast testbed`
+_UNITS = {"gbit": 1e9, "mbit": 1e6, "kbit": 1e3}  # of `mcast-lab testbed`
 _BACKWARD = 2  # see accelerator.py
 _LINK = (("received", "received", "#0b6e99"), ("sent", "sent", "#8fd3c4"))
 

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 MCAST = Path(__file__).resolve().parents[2] / "bin" / "mcast"
+LAB = MCAST.with_name("mcast-lab")
 _LIMIT_S = 600  # to start and to end; it takes so long on no machine that is alive
 _SAYS = "listening on "
 

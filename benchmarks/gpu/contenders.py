@@ -16,7 +16,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 LIBRARY = ROOT / "lib" / "libnccl-net-mcast.so"
-MCAST = ROOT / "bin" / "mcast"
+LAB = ROOT / "bin" / "mcast-lab"
 KEPT = ("NCCL_SOCKET_IFNAME",)  # of the caller's NCCL_ variables
 _PLUGIN = {"NCCL_NET": "mcast", "NCCL_NET_PLUGIN": "mcast"}
 

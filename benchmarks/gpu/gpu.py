@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 import ncclog
-from contenders import CONTENDERS, MCAST, ROOT, environment, missing
+from contenders import CONTENDERS, LAB, ROOT, environment, missing
 from rows import Failed, difference, machine, merged, table
 
 HERE = Path(__file__).resolve().parent
@@ -98,7 +98,7 @@ def launched(
 
 def host(args: argparse.Namespace, rank: int) -> list[str]:
     """Return what starts a command on a rank's host of the testbed; nothing without one."""
-    return [str(MCAST), "testbed", "rsh", "--name", args.testbed, str(rank), "--"] if args.testbed else []
+    return [str(LAB), "testbed", "rsh", "--name", args.testbed, str(rank), "--"] if args.testbed else []
 
 
 def wait(ranks: list[subprocess.Popen[bytes]], deadline: float) -> tuple[int, int | None] | None:
@@ -177,7 +177,7 @@ def options(words: list[str] | None = None) -> argparse.Namespace:
                         help="seconds for one run (default: %(default)s)")  # fmt: skip
     parser.add_argument("--cpu", action="store_true", help="CPU tensors: tries out this program")
     parser.add_argument("--testbed", metavar="NAME",
-                        help="rank r runs on host r of this testbed (`mcast testbed with`)")  # fmt: skip
+                        help="rank r runs on host r of this testbed (`mcast-lab testbed with`)")  # fmt: skip
     parser.add_argument("--trace", type=Path, metavar="DIR",
                         help="write a Chrome trace of one step, and of both collectives at once, for each "
                         "contender")  # fmt: skip

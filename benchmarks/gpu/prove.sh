@@ -15,7 +15,7 @@ out=${OUT:-$root/benchmarks/results/gpu}
 limit=${LIMIT_S:-480}
 python=${PYTHON:-$root/.venv/bin/python}
 command -v "$python" >/dev/null || python=python3
-mcast=$root/bin/mcast
+mcast=$root/bin/mcast lab=$root/bin/mcast-lab
 export PYTHON=$python PYTHONPATH=$root/python${PYTHONPATH:+:$PYTHONPATH} MCAST_LIBRARY=$root/lib/libnccl-net-mcast.so
 export OMP_NUM_THREADS=1
 mkdir -p "$out"
@@ -26,7 +26,7 @@ gpu() { # gpu.py with the options that all steps share
 	"$here/run.sh" --turns 1 --output "$out/rows.ndjson" "$@"
 }
 on_links() { # hosts, rate, options of gpu.py
-	"$mcast" testbed with --name "$bed" --hosts "$1" --rate "$2" -- "$here/run.sh" --turns 1 --output "$out/rows.ndjson" \
+	"$lab" testbed with --name "$bed" --hosts "$1" --rate "$2" -- "$here/run.sh" --turns 1 --output "$out/rows.ndjson" \
 		--testbed "$bed" --ranks "$1" "${@:3}"
 }
 with_switch() { # a switch on loopback while a command runs
@@ -71,7 +71,7 @@ fi
 
 
 export -f gpu on_links with_switch
-export here root out mcast python bed rows
+export here root out mcast lab python bed rows
 failed=0
 for step in "${steps[@]}"; do
 	read -r name seconds command <<<"$step"
@@ -93,6 +93,6 @@ for step in "${steps[@]}"; do
 	esac
 	printf '{"record": "step", "step": "%s", "status": "%s", "seconds": %d}\n' "$name" "$said" $((SECONDS - began)) >>"$rows"
 	echo "[$SECONDS s] $name: $said"
-	"$mcast" testbed down --name "$bed" >/dev/null 2>&1 || true
+	"$lab" testbed down --name "$bed" >/dev/null 2>&1 || true
 done
 exit "$failed"

@@ -32,7 +32,7 @@ ROOT = HERE.parents[1]
 sys.path.append(str(ROOT / "benchmarks" / "fsdp"))
 from machine import commit  # noqa: E402
 
-MCAST = ROOT / "bin" / "mcast"
+LAB = ROOT / "bin" / "mcast-lab"
 RUNNER = "MCAST_TORCH_CUDA"
 MISSING = 77
 LIMIT_S = 900  # for one start of the ranks
@@ -45,7 +45,7 @@ class Way(NamedTuple):
     text: str
     hosts: int
     per_host: int
-    options: list[str]  # of `mcast testbed run`
+    options: list[str]  # of `mcast-lab testbed run`
 
 
 WAYS = {
@@ -63,8 +63,8 @@ class Failed(Exception):
 def run(way: Way, first: int, count: int, delay_us: int) -> dict[str, Any]:
     """Start the ranks for some trainings; return what rank 0 says. Raises Failed."""
     name = f"soak-{os.getpid()}"
-    testbed = [str(MCAST), "testbed", "with", f"--name={name}", f"--hosts={way.hosts}", "--"]
-    ranks = [str(MCAST), "testbed", "run", f"--name={name}", f"--per-host={way.per_host}", *way.options, "--"]
+    testbed = [str(LAB), "testbed", "with", f"--name={name}", f"--hosts={way.hosts}", "--"]
+    ranks = [str(LAB), "testbed", "run", f"--name={name}", f"--per-host={way.per_host}", *way.options, "--"]
     words = [sys.executable, os.environ[RUNNER], str(HERE / "soak_rank.py"), str(first), str(count)]
     env = {k: v for k, v in os.environ.items() if not k.startswith("MCAST_") or k == "MCAST_LIBRARY"} | {
         "FAKE_CUDA_DELAY_US": str(delay_us),

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-MCAST = ROOT / "bin" / "mcast"
+LAB = ROOT / "bin" / "mcast-lab"
 LIBRARY = ROOT / "lib" / "libnccl-net-mcast.so"
 COLLECTIVES = ("allgather", "reducescatter", "both")
 COUNTED = {"allgather": "ag", "reducescatter": "rs", "allreduce": "ar"}  # and the rig's names
@@ -74,7 +74,7 @@ def clean() -> dict[str, str]:
 
 def built() -> str | None:
     """Return what has not been built, or None."""
-    for path in (MCAST, LIBRARY):
+    for path in (LAB, LIBRARY):
         if not path.is_file():
             return f"{path.relative_to(ROOT)}: run `make build`"
     return None
@@ -134,7 +134,7 @@ class Testbed:
             return "root, without whom there is no testbed"
         if (lack := built()) is not None:
             return lack
-        status = run([str(MCAST), "testbed", "status"], clean(), 60).strip()
+        status = run([str(LAB), "testbed", "status"], clean(), 60).strip()
         if "no testbed is up" not in status and not self.beside:
             return f"a quiet machine: {status.splitlines()[0]} (--beside measures all the same)"
         return None
@@ -143,13 +143,13 @@ class Testbed:
     def hosts(self, count: int, rate: str) -> Iterator[None]:
         """Build a testbed for a while."""
         self.bed = f"nccl-{os.getpid()}"
-        up = [str(MCAST), "testbed", "up", "--name", self.bed, "--hosts", str(count)]
+        up = [str(LAB), "testbed", "up", "--name", self.bed, "--hosts", str(count)]
         up += ["--rate", rate] if rate != "unlimited" else []
         try:
             run(up, clean(), 120)
             yield
         finally:
-            subprocess.run([str(MCAST), "testbed", "down", "--name", self.bed], env=clean(), check=True)
+            subprocess.run([str(LAB), "testbed", "down", "--name", self.bed], env=clean(), check=True)
 
     def measure(self, way: Way, sizes: list[int], iters: int, limit: float) -> Measured:
         """Run one way once, at all sizes. Raises Failed."""
@@ -182,7 +182,7 @@ class Testbed:
 
     def counters(self) -> list[int]:
         """Return what each host has sent and received, by turns."""
-        text = run([str(MCAST), "testbed", "counters", "--name", self.bed, "--json"], clean(), 60)
+        text = run([str(LAB), "testbed", "counters", "--name", self.bed, "--json"], clean(), 60)
         ports = [json.loads(line) for line in text.splitlines()]
         nics = [port for port in ports if port["kind"] == "host NIC"]
         return [port[what] for port in nics for what in ("sent_bytes", "received_bytes")]
@@ -202,7 +202,7 @@ class Testbed:
             }  # fmt: skip
             if way.registered:
                 env["FAKECUDA_GDR"] = "1"
-            head = [str(MCAST), "testbed", "run", "--name", self.bed, "--per-host", str(self.per_host)]
+            head = [str(LAB), "testbed", "run", "--name", self.bed, "--per-host", str(self.per_host)]
             head += ["--switch"] * way.switch
             sets = [f"{k}={v}" for k, v in env.items()]
             text = run([*head, "--", "env", *sets, *words], clean(), limit + 60)

@@ -14,17 +14,17 @@ case ${1:-} in
 --open) secret=; shift ;;
 esac
 export secret encrypt count=${1:-100000} rate=${2:-20000} group=239.192.7.7 port=17777
-exec bin/mcast testbed with --hosts 4 --rate unlimited --mtu 1500 -- bash -euo pipefail -c '
+exec bin/mcast-lab testbed with --hosts 4 --rate unlimited --mtu 1500 -- bash -euo pipefail -c '
 	dir=$(mktemp -d)
 	trap "rm -rf $dir" EXIT
 	pids=()
 	for host in 0 3; do
-		bin/mcast testbed run --hosts $host-$host -- bin/mcast testbed attack --interface eth0 --group $group --port $port \
+		bin/mcast-lab testbed run --hosts $host-$host -- bin/mcast-lab testbed attack --interface eth0 --group $group --port $port \
 			--count $count --rate $rate --seed $host >$dir/$host &
 		pids+=($!)
 	done
 	while kill -0 ${pids[0]} 2>/dev/null || kill -0 ${pids[1]} 2>/dev/null; do
-		timeout 200 bin/mcast testbed run --hosts 0-2 --env=MCAST_GROUP=$group --env=MCAST_PORT=$port --env=MCAST_SECRET=$secret --env=MCAST_ENCRYPT=$encrypt -- \
+		timeout 200 bin/mcast-lab testbed run --hosts 0-2 --env=MCAST_GROUP=$group --env=MCAST_PORT=$port --env=MCAST_SECRET=$secret --env=MCAST_ENCRYPT=$encrypt -- \
 			bin/mcast bench allgather --bytes 1K,64K,1M --iters 100 --json >>$dir/ranks
 	done
 	wait ${pids[@]}

@@ -12,7 +12,7 @@ export keep="date commit cpu kernel cpus ranks bytes iters p50_us min_us max_us 
 
 # by_turns HOSTS MTU RATE BYTES:ITERATIONS...
 by_turns() {
-	bin/mcast testbed with --hosts "$1" --mtu "$2" --rate "$3" -- bash -euo pipefail -c '
+	bin/mcast-lab testbed with --hosts "$1" --mtu "$2" --rate "$3" -- bash -euo pipefail -c '
 		secret=$(bin/mcast secret)
 		for ((i = 0; i < rounds; i++)); do
 			for sealed in no tags encrypt; do
@@ -22,7 +22,7 @@ by_turns() {
 				encrypt) env=("--env=MCAST_SECRET=$secret" --env=MCAST_ENCRYPT=1) ;;
 				esac
 				for size in "${@:3}"; do
-					timeout 120 bin/mcast testbed run "${env[@]}" -- bin/mcast bench allgather --bytes ${size%:*} --iters ${size#*:} --json |
+					timeout 120 bin/mcast-lab testbed run "${env[@]}" -- bin/mcast bench allgather --bytes ${size%:*} --iters ${size#*:} --json |
 						python3 -c "$shorten" $sealed $1 $2
 				done
 			done

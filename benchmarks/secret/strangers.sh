@@ -7,9 +7,9 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 export rounds=${1:-3} rate=${2:-1000} at=10.77.0.4:7470
-exec bin/mcast testbed with --hosts 4 --rate unlimited --mtu 9000 -- bash -euo pipefail -c '
+exec bin/mcast-lab testbed with --hosts 4 --rate unlimited --mtu 9000 -- bash -euo pipefail -c '
 	dir=$(mktemp -d) secret=$(bin/mcast secret)
-	bin/mcast testbed run --hosts 3-3 --env=MCAST_SECRET=$secret -- sh -c "echo \$\$ >$dir/pid; exec bin/mcast switch --bind $at" >$dir/log 2>&1 &
+	bin/mcast-lab testbed run --hosts 3-3 --env=MCAST_SECRET=$secret -- sh -c "echo \$\$ >$dir/pid; exec bin/mcast switch --bind $at" >$dir/log 2>&1 &
 	node=$!
 	trap "kill $node; wait $node || true; rm -rf $dir" EXIT
 	for ((i = 0; i < 300; i++)); do ! grep -qs listening $dir/log || break; sleep 0.1; done
@@ -17,11 +17,11 @@ exec bin/mcast testbed with --hosts 4 --rate unlimited --mtu 9000 -- bash -euo p
 	for ((i = 0; i < rounds; i++)); do
 		for strangers in no yes; do
 			if [[ $strangers = yes ]]; then
-				bin/mcast testbed run --hosts 2-2 -- bin/mcast testbed attack --connect $at --switch --count 1000000 --rate $rate --seed $i >$dir/strangers &
+				bin/mcast-lab testbed run --hosts 2-2 -- bin/mcast-lab testbed attack --connect $at --switch --count 1000000 --rate $rate --seed $i >$dir/strangers &
 				attack=$!
 				sleep 1
 			fi
-			timeout 120 bin/mcast testbed run --hosts 0-1 --env=MCAST_SECRET=$secret --env=MCAST_SWITCH=$at -- \
+			timeout 120 bin/mcast-lab testbed run --hosts 0-1 --env=MCAST_SECRET=$secret --env=MCAST_SWITCH=$at -- \
 				bin/mcast bench reducescatter --switch --bytes 64K,4M --iters 200 --json | grep ^{ >$dir/ranks
 			python3 - $strangers $switch $dir/ranks <<-"END"
 				import json, os, sys

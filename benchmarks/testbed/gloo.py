@@ -2,7 +2,7 @@
 
 Under a launcher that sets RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, this is one rank:
 
-    mcast testbed run .venv/bin/python benchmarks/testbed/gloo.py allgather --bytes 4M,16M
+    mcast-lab testbed run .venv/bin/python benchmarks/testbed/gloo.py allgather --bytes 4M,16M
 
 Alone it can be many: --namespaces=mcast-tb-h --ranks=188 imports torch once and forks, and rank r
 enters the network namespace mcast-tb-h<r>, or mcast-tb-h<r div K> with --per-host=K. Ranks share the memory
@@ -197,7 +197,7 @@ def fork(args: argparse.Namespace) -> None:
     """Start all ranks, and end all with the first that fails."""
     for name in (f"{args.namespaces}{r // args.per_host}" for r in range(args.ranks)):
         if not Path("/run/netns", name).exists():
-            sys.exit(f"there is no network namespace {name}: `mcast testbed up` makes mcast-NAME-h0, h1, ...")
+            sys.exit(f"there is no network namespace {name}: `mcast-lab testbed up` makes mcast-NAME-h0, h1, ...")
     os.environ |= {"MASTER_ADDR": args.master, "MASTER_PORT": str(args.port)}
     context = multiprocessing.get_context("fork")
     left: dict[Any, Any] = {}

@@ -5,13 +5,14 @@ import (
 	"os"
 
 	"github.com/torch-mcast/torch-mcast/internal/advise"
+	"github.com/torch-mcast/torch-mcast/internal/cli"
 	"github.com/torch-mcast/torch-mcast/internal/config"
 )
 
 // adviseCommand says what a training would gain over torch-mcast: docs/ADVISE.md.
 type adviseCommand struct {
 	Traces       []string `arg:"" help:"Traces of torch.profiler, one a rank, best of all ranks: JSON, or such in .gz." placeholder:"TRACE"`
-	Link         linkRate `placeholder:"RATE" help:"What a host's link carries in each direction, such as 100gbit. Default: the best that large collectives have reached."`
+	Link         cli.Rate `placeholder:"RATE" help:"What a host's link carries in each direction, such as 100gbit. Default: the best that large collectives have reached."`
 	RanksPerHost int      `placeholder:"N" help:"Ranks of the job on each host. Default: by the host names of the traces of all ranks, the GPUs that one has seen, or 1."`
 	JSON         bool     `name:"json" help:"Print a JSON object."`
 }

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/torch-mcast/torch-mcast/internal/cli"
 	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/doctor"
 	"github.com/torch-mcast/torch-mcast/internal/live"
@@ -72,7 +73,7 @@ func (c *bugreportCommand) Run() error {
 
 // diagnosis is what mcast doctor says of this host.
 func (c *bugreportCommand) diagnosis() []reportFile {
-	ctx, stop := untilSignal()
+	ctx, stop := cli.UntilSignal()
 	defer stop()
 	d := doctorCommand{NCCL: true, Listen: c.Listen}
 	facts, err := d.gather(ctx)
@@ -100,7 +101,7 @@ func about() []reportFile {
 		}
 		kernel.Write(text)
 	}
-	version, err := json.Marshal(newVersionReport())
+	version, err := json.Marshal(cli.NewVersionReport())
 	if err != nil {
 		version = []byte(err.Error())
 	}

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/torch-mcast/torch-mcast/internal/cli/clitest"
 )
 
 // completionScript returns a shell's script in a folder where mcast is this program.
@@ -28,22 +30,21 @@ func TestBashCompletes(t *testing.T) {
 	folder := completionScript(t, "bash")
 	for words, want := range map[string]string{
 		"be":                                  "bench",
-		"testbed fault in":                    "interface",
+		"trace me":                            "merge",
 		"nccl ":                               "check topology",
 		"bench all":                           "allgather allreduce",
-		"bench allgather --algo":              "--algorithm",
-		"bench allgather --algorithm ":        "mcast ring",
-		"bench allgather --algorithm = r":     "ring", // as bash cuts --algorithm=r
+		"bench allgather --fab":               "--fabric",
+		"nccl check --nvswitch ":              "no unknown yes",
+		"nccl check --nvswitch = y":           "yes", // as bash cuts --nvswitch=y
 		"completion ":                         "bash fish zsh",
-		"testbed fault link all d":            "down",
-		"sim soak --spaw":                     "", // --spawned is hidden, and of another command
+		"doctor --spaw":                       "", // --spawned is hidden, and of another command
 		"bench allgather --spaw":              "",
-		"testbed with --hosts 2 -- mcast ben": "",
+		"advise -- mcast ben":                 "",
 	} {
 		list := strings.Split("mcast "+words, " ")
 		cmd := exec.Command("bash", "-c", `. "$0/script"; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _mcast; echo "${COMPREPLY[*]}"`)
 		cmd.Args = append(append(cmd.Args, folder), list...)
-		cmd.Env = append(os.Environ(), beMcast+"=1", "PATH="+folder+":"+os.Getenv("PATH"))
+		cmd.Env = append(os.Environ(), clitest.Be+"=1", "PATH="+folder+":"+os.Getenv("PATH"))
 		out, err := cmd.CombinedOutput()
 		require.NoError(t, err, string(out))
 		require.Equal(t, want+"\n", string(out), words)

@@ -19,15 +19,17 @@ import (
 	"golang.org/x/sys/unix"
 	"golang.org/x/term"
 
+	"github.com/torch-mcast/torch-mcast/internal/cli"
 	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/doctor"
 	"github.com/torch-mcast/torch-mcast/internal/doctor/survey"
+	"github.com/torch-mcast/torch-mcast/internal/launcher"
 	"github.com/torch-mcast/torch-mcast/internal/nccl/check"
 )
 
 // doctorCommand is the command line of `mcast doctor`.
 type doctorCommand struct {
-	Hosts  names         `placeholder:"NAME,..." help:"Start it on these hosts instead of this one, compare what they say, and measure the paths between them. The variables of this environment that concern a job go along, secrets do not."`
+	Hosts  cli.Names     `placeholder:"NAME,..." help:"Start it on these hosts instead of this one, compare what they say, and measure the paths between them. The variables of this environment that concern a job go along, secrets do not."`
 	Shell  string        `default:"ssh -o BatchMode=yes -o ConnectTimeout=5" placeholder:"COMMAND" help:"What starts a command on a host. Default: ${default}."`
 	Remote string        `placeholder:"FILE" help:"This program, as those hosts name it. Default: its path here."`
 	Listen time.Duration `default:"2s" placeholder:"TIME" help:"How long to listen for an IGMP querier, which takes root or CAP_NET_RAW. One that answers nobody asks every 125s. Default: ${default}."`
@@ -36,7 +38,7 @@ type doctorCommand struct {
 
 	Meet       string        `placeholder:"HOST:PORT" help:"Meet the other hosts of a job there, where it is started as well, and measure the paths between all. The host whose address it is prints the report. Default: what torchrun, srun or mpirun say, if one of them starts it on several hosts."`
 	HostsCount int           `placeholder:"N" help:"How many hosts meet. Default: as the launcher says, or as many as --names."`
-	Names      names         `placeholder:"NAME,..." help:"What the hosts that meet call themselves (--name), so that who does not come is named. Default: not known."`
+	Names      cli.Names     `placeholder:"NAME,..." help:"What the hosts that meet call themselves (--name), so that who does not come is named. Default: not known."`
 	Token      string        `placeholder:"WORD" help:"A word without which nobody takes part, the same on all hosts. Default: the launcher's name of the job, or none, which strangers may guess: a host is then measured only if it connects from the address that it names, so that nobody has all hosts send to a victim's."`
 	Wait       time.Duration `default:"30s" placeholder:"TIME" help:"How long to wait for hosts to come. Default: ${default}."`
 	Name       string        `placeholder:"NAME" help:"Call this host so. Default: its host name."`
@@ -73,7 +75,7 @@ func (e unableError) ExitCode() int {
 
 // Run looks, tries and tells.
 func (d *doctorCommand) Run() error {
-	ctx, stop := untilSignal()
+	ctx, stop := cli.UntilSignal()
 	defer stop()
 	report, err := d.diagnose(ctx)
 	if err == nil && report != nil {
@@ -109,9 +111,9 @@ func (d *doctorCommand) diagnose(ctx context.Context) (doctorReport, error) {
 	switch {
 	case err != nil:
 		return nil, err
-	case job != nil && job.silent:
+	case job != nil && job.Silent:
 		return nil, nil
-	case job != nil && job.hosts > 1:
+	case job != nil && job.Hosts > 1:
 		return d.survey(ctx, job)
 	}
 	facts, err := d.gather(ctx)
@@ -126,7 +128,7 @@ func (d *doctorCommand) diagnose(ctx context.Context) (doctorReport, error) {
 func (d *doctorCommand) check() error {
 	for _, list := range []struct {
 		flag  string
-		names names
+		names cli.Names
 	}{{"hosts", d.Hosts}, {"names", d.Names}} {
 		for i, name := range list.names {
 			if slices.Contains(list.names[:i], name) {
@@ -143,7 +145,7 @@ func (d *doctorCommand) check() error {
 		return config.Mistakef("--listen=%v and --wait=%v: want 0 or more", d.Listen, d.Wait)
 	}
 	if _, _, err := net.SplitHostPort(d.Meet); err == nil {
-		return checkAddress("meet", d.Meet)
+		return cli.CheckAddress("meet", d.Meet)
 	}
 	return nil // ours looks at the rest of --meet
 }
@@ -173,12 +175,12 @@ func (d *doctorCommand) gather(ctx context.Context) (doctor.Facts, error) {
 }
 
 // job returns which hosts are to meet where; nil: this one is alone.
-func (d *doctorCommand) job() (*launchedHosts, error) {
-	job, err := hostsFromLauncher(os.LookupEnv, d.Meet)
+func (d *doctorCommand) job() (*launcher.Host, error) {
+	job, err := launcher.FindHost(os.LookupEnv, d.Meet)
 	if err != nil {
 		return nil, err
 	}
-	alone := job == nil || job.hosts < 2
+	alone := job == nil || job.Hosts < 2
 	switch {
 	case d.Meet == "" && alone && d.HostsCount > 1:
 		return nil, config.Mistakef("--hosts-count=%d, and no launcher that has started this on several hosts: want --meet=HOST:PORT", d.HostsCount)
@@ -186,13 +188,13 @@ func (d *doctorCommand) job() (*launchedHosts, error) {
 		if d.HostsCount < 1 && len(d.Names) == 0 {
 			return nil, config.Mistakef("--meet without --hosts-count or --names, and no launcher that says how many hosts there are: want --hosts-count=N")
 		}
-		job = &launchedHosts{by: byMeet, meet: d.Meet, hosts: len(d.Names)}
-		if job.first, err = ours(d.Meet); err != nil {
+		job = &launcher.Host{By: byMeet, Meet: d.Meet, Hosts: len(d.Names)}
+		if job.First, err = ours(d.Meet); err != nil {
 			return nil, err
 		}
 	}
 	if job != nil && d.HostsCount > 0 {
-		job.hosts = d.HostsCount
+		job.Hosts = d.HostsCount
 	}
 	return job, nil
 }
@@ -225,21 +227,21 @@ func ours(meet string) (bool, error) {
 }
 
 // survey measures the paths between this host and others of its job.
-func (d *doctorCommand) survey(ctx context.Context, job *launchedHosts) (doctorReport, error) {
+func (d *doctorCommand) survey(ctx context.Context, job *launcher.Host) (doctorReport, error) {
 	facts, err := d.gather(ctx)
 	if err != nil {
 		return nil, err
 	}
-	o := survey.Options{Meet: job.meet, Hosts: job.hosts, Names: d.Names, Token: d.Token, Secret: d.Token != "",
-		Coordinate: job.first, Wait: d.Wait, Facts: facts}
+	o := survey.Options{Meet: job.Meet, Hosts: job.Hosts, Names: d.Names, Token: d.Token, Secret: d.Token != "",
+		Coordinate: job.First, Wait: d.Wait, Facts: facts}
 	if o.Token == "" {
-		o.Token = job.token
+		o.Token = job.Token
 	}
 	if term.IsTerminal(int(os.Stderr.Fd())) {
 		o.Say = func(what string) { fmt.Fprintln(os.Stderr, "mcast doctor:", what) }
 	}
 	result, err := survey.Run(ctx, o)
-	if job.by == byMeet && errors.Is(err, unix.EADDRINUSE) { // two are at one address, and the other was first
+	if job.By == byMeet && errors.Is(err, unix.EADDRINUSE) { // two are at one address, and the other was first
 		o.Coordinate = false
 		result, err = survey.Run(ctx, o)
 	}

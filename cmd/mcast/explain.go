@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/torch-mcast/torch-mcast/internal/cli"
 	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/explain"
 	"github.com/torch-mcast/torch-mcast/internal/watch"
@@ -17,7 +18,7 @@ import (
 // explainCommand says why a job is slow: docs/EXPLAIN.md.
 type explainCommand struct {
 	For   time.Duration `name:"seconds" default:"10s" placeholder:"TIME" help:"For how long to look at the job, 1s or more, such as 5 or 30s; it should do some steps meanwhile. Default: ${default}."`
-	Hosts names         `placeholder:"HOST[:PORT],..." help:"Ask 'mcast metrics --listen :9464' of these hosts, instead of looking at this one: ranks are compared, so name all of a job."`
+	Hosts cli.Names     `placeholder:"HOST[:PORT],..." help:"Ask 'mcast metrics --listen :9464' of these hosts, instead of looking at this one: ranks are compared, so name all of a job."`
 	Job   bool          `help:"Look at all ranks of the jobs that have one here: that one asks the others over the connections that they have. Nothing is to be started before."`
 	JSON  bool          `name:"json" help:"Print a JSON object: findings, and the accounts that they come from."`
 	rankFlags
@@ -28,7 +29,7 @@ const statusFound = 1
 
 // Run looks twice and tells.
 func (c *explainCommand) Run() error {
-	ctx, stop := untilSignal()
+	ctx, stop := cli.UntilSignal()
 	defer stop()
 	report, err := c.explain(ctx)
 	if err == nil {
@@ -56,7 +57,7 @@ func (c *explainCommand) look(ctx context.Context) (func() ([]watch.Rank, []erro
 			if _, _, err := net.SplitHostPort(host); err != nil {
 				continue // without a port
 			}
-			if err := checkAddress("hosts", host); err != nil {
+			if err := cli.CheckAddress("hosts", host); err != nil {
 				return nil, err
 			}
 		}

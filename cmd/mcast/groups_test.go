@@ -4,9 +4,10 @@ import (
 	"bytes"
 	"encoding/json"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/torch-mcast/torch-mcast/internal/bench"
 )
 
 func TestGroups(t *testing.T) {
@@ -15,7 +16,7 @@ func TestGroups(t *testing.T) {
 		require.NoError(t, cmd.Run(), stderr)
 		d := json.NewDecoder(bytes.NewReader(stdout.Bytes()))
 		for _, n := range []int{1, 3} {
-			var c census
+			var c bench.Census
 			require.NoError(t, d.Decode(&c))
 			require.Equal(t, n, c.Groups)
 			require.Equal(t, fabric, c.Fabric)
@@ -31,22 +32,5 @@ func TestGroups(t *testing.T) {
 			}
 		}
 		require.False(t, d.More())
-	}
-}
-
-func TestGroupsArguments(t *testing.T) {
-	b, err := parse(t, nil, "groups")
-	require.NoError(t, err)
-	require.Equal(t, []int{1, 4, 16, 64}, b.groups)
-	require.Equal(t, 10*time.Second, b.idle)
-	for says, args := range map[string][]string{
-		"--groups means nothing to allgather": {"allgather", "--groups", "2"},
-		"--groups=4 is not allowed there":     {"groups", "--groups", "4,4"},
-		"--groups=0 is not allowed there":     {"groups", "--groups", "0"},
-		"--idle=0s is not allowed":            {"groups", "--idle", "0s"},
-		"mean nothing to groups":              {"groups", "--algorithm", "ring"},
-	} {
-		_, err := parse(t, nil, args...)
-		require.ErrorContains(t, err, says)
 	}
 }

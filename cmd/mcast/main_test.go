@@ -9,7 +9,7 @@ import (
 
 // TestWrongCommandsNameAll: kong names the first five commands where there are more, and none for a word that it does not know.
 func TestWrongCommandsNameAll(t *testing.T) {
-	const all = "want one of bench, switch, sim, testbed, top, explain, advise, metrics, trace, nccl, doctor, secret, env, version, bugreport, completion"
+	const all = "want one of bench, switch, top, explain, advise, metrics, trace, nccl, doctor, secret, env, bugreport, version, completion"
 	for args, want := range map[string]string{
 		"":               "mcast: error: no command: " + all + "\n",
 		"--":             "mcast: error: no command: " + all + "\n",

@@ -14,7 +14,7 @@ func TestManualPage(t *testing.T) {
 	page := stdout.String()
 	first, _, _ := strings.Cut(page, "\n")
 	require.Regexp(t, `^\.TH MCAST 1 "\d{4}-\d\d-\d\d" `, first) // the date is what scripts/release replaces
-	for _, command := range []string{"bench <collective>", "switch", "sim", "testbed", "nccl", "doctor", "env", "version"} {
+	for _, command := range []string{"bench <collective>", "switch", "top", "nccl", "doctor", "env", "version"} {
 		require.True(t, strings.Contains(page, `\fB`+command), command)
 	}
 	require.True(t, strings.Contains(page, `\fB--drain-timeout=d\fP`))

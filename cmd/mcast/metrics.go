@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"golang.org/x/sys/unix"
 
+	"github.com/torch-mcast/torch-mcast/internal/cli"
 	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/httpd"
 	"github.com/torch-mcast/torch-mcast/internal/live"
@@ -89,7 +90,7 @@ func (c *metricsCommand) Run() error {
 		return config.Mistakef("--interval=%v is not allowed: want 0 or a second and more", c.Interval)
 	}
 	if c.Listen != "" {
-		if err := checkAddress("listen", c.Listen); err != nil {
+		if err := cli.CheckAddress("listen", c.Listen); err != nil {
 			return err
 		}
 	}
@@ -106,7 +107,7 @@ func (c *metricsCommand) Run() error {
 	if c.Listen == "" && c.Textfile == "" && c.OTLP == "" {
 		return printMetrics(registry)
 	}
-	ctx, stop := untilSignal()
+	ctx, stop := cli.UntilSignal()
 	defer stop()
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
 	if c.Listen != "" {

@@ -2,20 +2,21 @@ package main
 
 import (
 	"os"
-	"regexp"
-	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/torch-mcast/torch-mcast/internal/config"
+	"github.com/torch-mcast/torch-mcast/internal/cli/clitest"
 )
 
 // TestMistakes: whatever is given wrongly, to whatever command, ends with one status, and nothing has begun.
 func TestMistakes(t *testing.T) {
-	for _, c := range []struct{ vars, args, says string }{
+	clitest.RequireMistakes(t, [][3]string{
+		{"", "sim allgather --nodes 4", "sim is in mcast-lab now"},
+		{"", "testbed up", "testbed is in mcast-lab now"},
+		{"", "bench allgather --algorithm ring", "the ring is in mcast-lab now"},
 		{"", "", "no command"},
 		{"", "benhc", `did you mean "bench"?`},
 		{"", "bench allgater", "must be one of"},
@@ -83,41 +84,6 @@ func TestMistakes(t *testing.T) {
 		{"", "switch --drain-timeout -1s", "want 0 or more"},
 		{"", "switch --secrets /dev/null", "no secret"},
 		{"MCAST_SECRET=short", "switch", "MCAST_SECRET"},
-		{"", "sim allgather --nodes 1", "want at least 2"},
-		{"", "sim allgather --rate unlimited", "--rate=unlimited"},
-		{"", "sim allgather --loss 1", "below 1"},
-		{"", "sim allgather --nodes -1", "want at least 2"},
-		{"", "sim allgather --chunk 1G", "want at most 512KiB"},
-		{"", "sim allgather --queue 1", "a packet"},
-		{"", "sim allgather --latency 1h", "want at most 1s"},
-		{"", "sim allgather --jitter -1", "want at least 0"},
-		{"", "sim allgather --leaves 4", "go together"},
-		{"", "sim allgather --segment 4K", "--segment"},
-		{"", "sim allgather --trace x --bytes 1K,2K", "--trace"},
-		{"", "sim broadcast --algorithm ring", "want one of"},
-		{"", "sim broadcast --nodes 100000 --radix 4", "do not fit"},
-		{"", "sim overlap --iters 2", "mean nothing to an overlap"},
-		{"", "sim nodes --way mesh", "--way=mesh"},
-		{"", "sim figures --out x --only none", "--only"},
-		{"", "sim figures --out x --only=", "empty name"},
-		{"", "sim nodes --way=", "empty name"},
-		{"", "sim soak --operations -1", "must not be negative"},
-		{"", "sim soak --replay {", "not a scenario"},
-		{"", "sim soak --replay=", "not a scenario"},
-		{"", "testbed up --hosts 0", "want 1 to 1000"},
-		{"", "testbed with --hosts 2 --loss 2 -- true", "is no share"},
-		{"", "testbed with --hosts 2 --mtu 9 -- true", "want 1280 to 65535"},
-		{"", "testbed fault loss all one", "is no share"},
-		{"", "testbed fault rate all 10", "is no rate"},
-		{"", "testbed fault freeze all 0", "want a time such as 2s"},
-		{"", "testbed fault signal 0 HUPP", "is no signal"},
-		{"", "testbed fault flap 0 --times 0", "at least once"},
-		{"", "testbed faults --repeat 0", "want at least 1"},
-		{"", "testbed faults --only [", "want a row"},
-		{"", "testbed experiment none", "there is no experiment"},
-		{"", "testbed experiment all --rounds 0", "want at least 1"},
-		{"", "testbed experiment all --within -1", "--within"},
-		{"", "testbed fault delay 0 -1s", "below 0"},
 		{"", "top --interval 5ms", "want 100ms or more"},
 		{"", "top --once --switch=", "empty name"},
 		{"MCAST_METRICS=off", "top --once", "MCAST_METRICS=off"},
@@ -149,13 +115,7 @@ func TestMistakes(t *testing.T) {
 		{"", "secret --sideways", "unknown flag"},
 		{"MCAST_LOSS=2", "env", "MCAST_LOSS"},
 		{"", "version 2", "unexpected argument"},
-	} {
-		cmd, _, stderr := mcast(t, strings.Fields(c.vars), strings.Fields(c.args)...)
-		require.Error(t, cmd.Run(), c.args)
-		assert.Equal(t, config.ExitMistake, cmd.ProcessState.ExitCode(), "%s mcast %s: %s", c.vars, c.args, stderr)
-		assert.Contains(t, stderr.String(), "mcast: error: ", c.args)
-		assert.Contains(t, stderr.String(), c.says, c.args)
-	}
+	})
 }
 
 // TestNothingBegins: what a path, a host or a terminal refuses is said before anything takes long, with status 1, or 3
@@ -165,8 +125,6 @@ func TestNothingBegins(t *testing.T) {
 		args, says string
 		status     int
 	}{
-		{"sim allgather --trace /nonexistent/x", "--trace: open /nonexistent/x: no such file or directory", 1},
-		{"sim figures --out /dev/null/x", "--out: ", 1},
 		{"bench reducescatter --switch=127.0.0.1:1", "connection refused", 1},
 		{"metrics --textfile /nonexistent", "want a directory", 1},
 		{"top --once --interval 100ms --directory /nonexistent", "no rank was seen", 3},
@@ -196,19 +154,8 @@ func TestFullOutput(t *testing.T) {
 
 // TestExitStatusesAreDocumented: --help and docs/COMMANDS.md have the same ones.
 func TestExitStatusesAreDocumented(t *testing.T) {
-	cmd, stdout, _ := mcast(t, nil, "--help")
-	require.NoError(t, cmd.Run())
-	_, list, found := strings.Cut(stdout.String(), "\nExit status:\n")
-	require.True(t, found)
-	page, err := os.ReadFile("../../docs/COMMANDS.md")
-	require.NoError(t, err)
-	var said, documented []string
-	for _, m := range regexp.MustCompile(`(?m)^  (\d+) `).FindAllStringSubmatch(list, -1) {
-		said = append(said, m[1])
-	}
-	for _, m := range regexp.MustCompile(`(?m)^\| (\d+) \|`).FindAllStringSubmatch(string(page), -1) {
-		documented = append(documented, m[1])
-	}
-	require.Contains(t, said, strconv.Itoa(config.ExitMistake))
-	require.Equal(t, documented, said)
+	clitest.RequireStatuses(t, "mcast", "../../docs/COMMANDS.md")
 }
+
+// TestHelpIsOneScreen: there are many commands, and who asks wants to see them all.
+func TestHelpIsOneScreen(t *testing.T) { clitest.RequireShortHelp(t) }

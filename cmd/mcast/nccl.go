@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/torch-mcast/torch-mcast/internal/cli"
 	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/nccl/check"
 	"github.com/torch-mcast/torch-mcast/internal/nccl/machine"
@@ -37,7 +38,7 @@ func (c *ncclCheckCommand) Run() error {
 	if c.Nodes < 1 || c.GPUs < 0 {
 		return config.Mistakef("--nodes=%d --gpus=%d are not allowed: want at least 1", c.Nodes, c.GPUs)
 	}
-	ctx, stop := untilSignal()
+	ctx, stop := cli.UntilSignal()
 	defer stop()
 	program, loader, err := ncclLoader()
 	if err != nil {
@@ -79,10 +80,10 @@ func (c *ncclLoadCommand) Run() error { return probe.Child(os.Stdout, c.Library)
 
 // ncclTopologyCommand is the command line of `mcast nccl topology`.
 type ncclTopologyCommand struct {
-	GPU     []string `name:"gpu" placeholder:"BUSID[=NUMA]" help:"A GPU of this host, such as 0000:3b:00.0=1; may be repeated. Default: those that sysfs and NVIDIA's driver show."`
-	Nets    names    `placeholder:"NAME,..." help:"The plugin's network devices, one for each GPU. Default: asks the plugin."`
-	Library string   `type:"path" placeholder:"FILE" help:"The plugin. Default: lib/libnccl-net-mcast.so beside this program's folder."`
-	Root    string   `type:"path" default:"/" hidden:"" help:"The folder that stands for /."`
+	GPU     []string  `name:"gpu" placeholder:"BUSID[=NUMA]" help:"A GPU of this host, such as 0000:3b:00.0=1; may be repeated. Default: those that sysfs and NVIDIA's driver show."`
+	Nets    cli.Names `placeholder:"NAME,..." help:"The plugin's network devices, one for each GPU. Default: asks the plugin."`
+	Library string    `type:"path" placeholder:"FILE" help:"The plugin. Default: lib/libnccl-net-mcast.so beside this program's folder."`
+	Root    string    `type:"path" default:"/" hidden:"" help:"The folder that stands for /."`
 }
 
 // Run writes the file to the standard output.
@@ -115,7 +116,7 @@ func (c *ncclTopologyCommand) Run() error {
 
 // devices asks the plugin for the names of the devices that it offers so many ranks of a node.
 func (c *ncclTopologyCommand) devices(ranks int) ([]string, error) {
-	ctx, stop := untilSignal()
+	ctx, stop := cli.UntilSignal()
 	defer stop()
 	program, loader, err := ncclLoader()
 	if err != nil {

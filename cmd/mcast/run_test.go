@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -17,51 +16,21 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/torch-mcast/torch-mcast/internal/bench"
+	"github.com/torch-mcast/torch-mcast/internal/cli/clitest"
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
-// The test program is mcast itself when it is started with this variable, so
-// that the tests run what ships, processes and all.
-const beMcast = "BE_MCAST"
+func TestMain(m *testing.M) { clitest.Main(main, m.Run) }
 
-func TestMain(m *testing.M) {
-	if os.Getenv(beMcast) != "" {
-		main()
-		return
-	}
-	os.Exit(func() int {
-		var err error
-		// Ordinary users reach /tmp, wherever TMPDIR is.
-		if forAll, err = os.MkdirTemp("/tmp", "mcast-test-"); err == nil {
-			err = os.Chmod(forAll, 0o755)
-		}
-		if err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
-		}
-		defer func() { _ = os.RemoveAll(forAll) }()
-		return m.Run()
-	}())
-}
+// mcast prepares a run of this program.
+var mcast = clitest.Command
 
-// limits are those of ranks that a busy machine does not meet.
-var limits = []string{"MCAST_JOIN_TIMEOUT=" + systest.Limit.String(), "MCAST_TIMEOUT=" + systest.Limit.String(), "MCAST_SWITCH_TIMEOUT=" + systest.Limit.String()}
-
-// mcast prepares a run with nothing of a launcher or of MCAST_* in its environment but vars.
-func mcast(t *testing.T, vars []string, args ...string) (cmd *exec.Cmd, stdout, stderr *bytes.Buffer) {
+func results(t *testing.T, ndjson []byte) []bench.Result {
 	t.Helper()
-	cmd = exec.CommandContext(t.Context(), os.Args[0], args...)
-	cmd.Env = append(append([]string{beMcast + "=1", "PATH=" + os.Getenv("PATH"), "GORACE=atexit_sleep_ms=0"}, limits...), vars...)
-	stdout, stderr = new(bytes.Buffer), new(bytes.Buffer)
-	cmd.Stdout, cmd.Stderr = stdout, stderr
-	return cmd, stdout, stderr
-}
-
-func results(t *testing.T, ndjson []byte) []result {
-	t.Helper()
-	var all []result
+	var all []bench.Result
 	for d := json.NewDecoder(bytes.NewReader(ndjson)); ; {
-		var r result
+		var r bench.Result
 		err := d.Decode(&r)
 		if err == io.EOF {
 			return all
@@ -110,8 +79,8 @@ func TestBench(t *testing.T) {
 				}
 				if args[0] == "overlap" {
 					require.Len(t, all, 3)
-					require.Positive(t, all[2].GatherWaits.total())
-					require.Positive(t, all[2].ReduceWaits.total())
+					require.Positive(t, all[2].GatherWaits.Total())
+					require.Positive(t, all[2].ReduceWaits.Total())
 					require.InDelta(t, all[0].TimeUS+all[1].TimeUS, all[2].SumAloneUS, 1e-6)
 				}
 			})
@@ -144,7 +113,7 @@ func TestBenchStartsASwitch(t *testing.T) {
 			cmd, stdout, stderr := mcast(t, nil, append([]string{"bench", "--switch", "--fabric", "udp", "--iters", "3", "--warmup", "1", "--json"}, args...)...)
 			require.NoError(t, cmd.Run(), stderr)
 			lines := bytes.SplitAfter(bytes.TrimSpace(stdout.Bytes()), []byte("\n"))
-			var use nodeUse
+			var use bench.NodeUse
 			require.NoError(t, json.Unmarshal(lines[len(lines)-1], &use))
 			var contributed float64
 			for _, r := range results(t, bytes.Join(lines[:len(lines)-1], nil)) {
@@ -170,18 +139,13 @@ func TestBenchStartsASwitch(t *testing.T) {
 }
 
 func TestBenchUsesTheSwitchThatIsThere(t *testing.T) {
-	t.Setenv(beMcast, "1")
-	n, err := startNode(t.Context())
-	require.NoError(t, err)
-	cmd, stdout, stderr := mcast(t, nil, "bench", "reducescatter", "--fabric", "udp", "--bytes", "64K", "--iters", "2", "--warmup", "0", "--json", "--switch="+n.address)
+	address := runSwitch(t, nil).out.match(t, `^listening on (.*)$`)
+	cmd, stdout, stderr := mcast(t, nil, "bench", "reducescatter", "--fabric", "udp", "--bytes", "64K", "--iters", "2", "--warmup", "0", "--json", "--switch="+address)
 	require.NoError(t, cmd.Run(), stderr)
 	all := results(t, stdout.Bytes())
 	require.Len(t, all, 1)
 	require.Equal(t, "switch", all[0].Algorithm)
-	require.Contains(t, all[0].AlgorithmReason, n.address)
-	use, err := n.end()
-	require.NoError(t, err)
-	require.InDelta(t, 2*4*3*64<<10, use.SummedBytes, 0)
+	require.Contains(t, all[0].AlgorithmReason, address)
 }
 
 func TestBenchSaysWhenTheSwitchIsNotThere(t *testing.T) {
@@ -194,15 +158,6 @@ func TestBenchSaysWhenTheSwitchIsNotThere(t *testing.T) {
 	require.Contains(t, stderr.String(), "connection refused")
 	require.Contains(t, stderr.String(), "is `mcast switch` running there?")
 	require.Empty(t, stdout.String(), "nothing has begun")
-}
-
-func TestStartingASwitchEndsWithItsContext(t *testing.T) {
-	t.Setenv(beMcast, "1")
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	_, err := startNode(ctx)
-	require.ErrorContains(t, err, "the switch could not be started: ")
-	require.ErrorIs(t, err, context.Canceled)
 }
 
 func TestBenchPrintsATable(t *testing.T) {

@@ -17,6 +17,7 @@ import (
 	"github.com/alecthomas/kong"
 	"github.com/coreos/go-systemd/v22/daemon"
 
+	"github.com/torch-mcast/torch-mcast/internal/cli"
 	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/httpd"
 	"github.com/torch-mcast/torch-mcast/internal/session"
@@ -30,9 +31,9 @@ type switchCommand struct {
 	Config       kong.ConfigFlag `placeholder:"FILE" help:"JSON object with values for these flags, such as {\"parent\": \"10.0.0.1:7470\"}."`
 	Bind         string          `default:"127.0.0.1:7470" placeholder:"host:port" help:"Where members join; port 0 takes a free one. Default: ${default}, for this host alone."`
 	Workers      int             `placeholder:"n" help:"Goroutines that move data. Default: half of the cores, 1 to 16."`
-	Memory       byteCount       `default:"1GiB" placeholder:"size" help:"Slot memory of all jobs. Default: ${default}."`
-	JobMemory    byteCount       `placeholder:"size" help:"Slot memory of one job. Default: a sixteenth of --memory."`
-	Rate         linkRate        `default:"40gbit" placeholder:"rate" help:"Of a member's link, such as 40gbit; it says how large windows are. Default: ${default}."`
+	Memory       cli.Bytes       `default:"1GiB" placeholder:"size" help:"Slot memory of all jobs. Default: ${default}."`
+	JobMemory    cli.Bytes       `placeholder:"size" help:"Slot memory of one job. Default: a sixteenth of --memory."`
+	Rate         cli.Rate        `default:"40gbit" placeholder:"rate" help:"Of a member's link, such as 40gbit; it says how large windows are. Default: ${default}."`
 	Parent       string          `placeholder:"host:port" help:"The switch above this one in a tree."`
 	DataPorts    portRange       `placeholder:"first-last" help:"UDP ports for data, for firewalls. Default: any."`
 	Secrets      string          `placeholder:"FILE" help:"Admit only members that prove one of these secrets: one a line, with an optional name before it. Default: MCAST_SECRET or MCAST_SECRET_FILE, if set."`
@@ -105,7 +106,7 @@ func (c *switchCommand) check() error {
 		if a.address == "" && a.flag != "bind" {
 			continue
 		}
-		if err := checkAddress(a.flag, a.address); err != nil {
+		if err := cli.CheckAddress(a.flag, a.address); err != nil {
 			return err
 		}
 	}
@@ -142,7 +143,7 @@ func (c *switchCommand) checkAmounts() error {
 	if job == 0 {
 		job = c.Memory / 16
 	}
-	if least := byteCount(256 << 10); min(job, c.Memory) < least {
+	if least := cli.Bytes(256 << 10); min(job, c.Memory) < least {
 		return config.Mistakef("--memory=%s leaves a job %s, which is too little for any: want --memory=4MiB or more, or --job-memory=%s or more",
 			config.FormatBytes(int(c.Memory)), config.FormatBytes(int(min(job, c.Memory))), config.FormatBytes(int(least)))
 	}

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/term"
 
+	"github.com/torch-mcast/torch-mcast/internal/cli"
 	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/watch"
 )
@@ -22,7 +23,7 @@ type topCommand struct {
 	Interval time.Duration `default:"1s" help:"Rates are over so long, and shown as often."`
 	Once     bool          `help:"Show them once."`
 	JSON     bool          `name:"json" help:"One JSON object a rank and interval, a line each."`
-	Switch   names         `help:"Show the workers of these switches, too: HOST:PORT of mcast switch --http." placeholder:"HOST:PORT"`
+	Switch   cli.Names     `help:"Show the workers of these switches, too: HOST:PORT of mcast switch --http." placeholder:"HOST:PORT"`
 	rankFlags
 	remote   *watch.Remote
 	switches [2][]watch.Switch // before and now
@@ -45,7 +46,7 @@ func (c *topCommand) Run() error {
 			return err
 		}
 	}
-	ctx, stop := untilSignal()
+	ctx, stop := cli.UntilSignal()
 	defer stop()
 	show := c.lines
 	switch {

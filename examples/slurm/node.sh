@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# A host of the cluster that `run` makes: `mcast testbed run` starts this on each, and ends all that it has started.
+# A host of the cluster that `run` makes: `mcast-lab testbed run` starts this on each, and ends all that it has started.
 # The first has munged, slurmctld and a slurmd, submits a job that runs the command it is given, and waits for its end; the
 # others have a slurmd.
 #
@@ -60,7 +60,7 @@ slurmd() {
 		-L "$SCRATCH/slurmd-$(hostname).log" 2>/dev/null # which the log has
 }
 
-# What `mcast testbed run` says of ranks is of these scripts. Tasks get theirs from Slurm.
+# What `mcast-lab testbed run` says of ranks is of these scripts. Tasks get theirs from Slurm.
 rank=$RANK
 unset RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE GROUP_RANK NODE_RANK GROUP_WORLD_SIZE ROLE_RANK ROLE_WORLD_SIZE \
 	ROLE_NAME MASTER_ADDR MASTER_PORT

@@ -185,7 +185,7 @@ def test_where_there_is_no_testbed_the_demo_says_so_and_runs_on_loopback(
     program = tmp_path / "mcast"
     program.write_text("#!/bin/sh\necho user.max_user_namespaces=0 >&2\nexit 1\n")
     program.chmod(0o755)
-    monkeypatch.setattr(hosts, "MCAST", program)
+    monkeypatch.setattr(hosts, "LAB", program)
     monkeypatch.setattr(demo, "on_loopback", lambda args, console: 42)
     monkeypatch.setattr(sys, "argv", ["demo.py"])
     assert demo.main() == 42

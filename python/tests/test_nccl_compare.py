@@ -40,7 +40,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A machine with a testbed and a rig that are scripts; "calls" has what was called."""
     calls = tmp_path / "calls"
     program(
-        tmp_path / "bin/mcast",
+        tmp_path / "bin/mcast-lab",
         f"""echo "$*" >>{calls}
 case $2 in
 status) echo "no testbed is up" ;;
@@ -74,7 +74,7 @@ esac
     (tmp_path / "rig/libnccl.so.2").touch()
     (tmp_path / "lib.so").touch()
     monkeypatch.setattr(places, "ROOT", tmp_path)
-    monkeypatch.setattr(places, "MCAST", tmp_path / "bin/mcast")
+    monkeypatch.setattr(places, "LAB", tmp_path / "bin/mcast-lab")
     monkeypatch.setattr(places, "LIBRARY", tmp_path / "lib.so")
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     for name in ("NCCL_RIG", "NCCL_TESTS", "MCAST_SWITCH"):
@@ -154,7 +154,7 @@ def test_what_is_missing(site: Path, monkeypatch: pytest.MonkeyPatch,
         "; gpus (a GPU: nvidia-smi shows none)\n"
     )
     assert "rigdriver in " in lack("--on", "testbed", "--rig", str(site))
-    program(site / "bin/mcast", "echo 'testbed other: 4 hosts, 3 processes'")
+    program(site / "bin/mcast-lab", "echo 'testbed other: 4 hosts, 3 processes'")
     assert "a quiet machine: testbed other: 4 hosts" in lack("--on", "testbed", "--rig", f"{site}/rig")
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     assert "root" in lack("--on", "testbed", "--rig", f"{site}/rig")

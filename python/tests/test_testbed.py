@@ -1,4 +1,4 @@
-"""FSDP2 between hosts of `mcast testbed`, and what breaks there: needs root, which CI has."""
+"""FSDP2 between hosts of `mcast-lab testbed`, and what breaks there: needs root, which CI has."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from .limits import LIMIT_S, until
 
 ROOT = Path(__file__).resolve().parents[2]
 MCAST = ROOT / "bin" / "mcast"
+LAB = ROOT / "bin" / "mcast-lab"
 HOSTS = 4
 
 pytestmark = [
@@ -26,9 +27,9 @@ pytestmark = [
 
 
 def mcast(*args: str) -> str:
-    """Run `mcast testbed ...` and return what it printed."""
-    ran = subprocess.run([MCAST, "testbed", *args], capture_output=True, text=True, timeout=LIMIT_S)
-    assert ran.returncode == 0, f"mcast testbed {' '.join(args)}: {ran.stderr[-3000:]}"
+    """Run `mcast-lab testbed ...` and return what it printed."""
+    ran = subprocess.run([LAB, "testbed", *args], capture_output=True, text=True, timeout=LIMIT_S)
+    assert ran.returncode == 0, f"mcast-lab testbed {' '.join(args)}: {ran.stderr[-3000:]}"
     return ran.stdout
 
 
@@ -116,7 +117,7 @@ def test_a_link_that_flaps(testbed: str) -> None:
         """Run the operations while the link flaps; say whether it was down while it was needed."""
         before = received(testbed, "h2")
         with subprocess.Popen(
-            [MCAST, "testbed", "run", "--name", testbed, "--", *bench], stdout=subprocess.PIPE, text=True
+            [LAB, "testbed", "run", "--name", testbed, "--", *bench], stdout=subprocess.PIPE, text=True
         ) as run:
             while received(testbed, "h2") < before + (100 << 20) and run.poll() is None:
                 pass  # of 800 MB, 76 of them warm-up
@@ -136,9 +137,9 @@ def test_a_link_that_flaps(testbed: str) -> None:
 def test_a_rank_that_is_killed(testbed: str) -> None:
     """Its name ends the run."""
     with subprocess.Popen(
-        [MCAST, "testbed", "run", "--name", testbed, "--", "sleep", "1000"], stderr=subprocess.PIPE, text=True
+        [LAB, "testbed", "run", "--name", testbed, "--", "sleep", "1000"], stderr=subprocess.PIPE, text=True
     ) as run:
-        kill = [str(MCAST), "testbed", "fault", "signal", "--name", testbed, "h2", "KILL"]
+        kill = [str(LAB), "testbed", "fault", "signal", "--name", testbed, "h2", "KILL"]
         until(lambda: subprocess.run(kill, capture_output=True).returncode == 0, "there is a rank to kill")
         _, errors = run.communicate(timeout=LIMIT_S)
     assert run.returncode != 0
@@ -154,7 +155,7 @@ def test_wrong_arguments() -> None:
         (("run", "--name", "none", "--", "true"), "none"),
         (("fault", "signal", "--name", "none", "h0", "LOUD"), "LOUD"),
     ):
-        ran = subprocess.run([MCAST, "testbed", *args], capture_output=True, text=True, timeout=LIMIT_S)
+        ran = subprocess.run([LAB, "testbed", *args], capture_output=True, text=True, timeout=LIMIT_S)
         assert ran.returncode != 0
         assert want in ran.stderr
         assert len(ran.stderr.strip().splitlines()) <= 3

@@ -84,7 +84,7 @@ STEPS = {
     "faults": Step(
         "the rows of the catalogue of faults that every change must keep",
         "plain",
-        ("bin/mcast", "testbed", "faults", "--quick"),
+        ("bin/mcast-lab", "testbed", "faults", "--quick"),
     ),
 }
 

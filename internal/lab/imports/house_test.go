@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -43,6 +44,26 @@ func TestNothingPointsUpward(t *testing.T) {
 		return
 	}
 	assert.Equal(t, string(now), string(b), "go test ./internal/lab/imports -rewrite")
+}
+
+// TestUsersHaveNoLaboratory: mcast, which the packages have, links nothing that only experiments need.
+func TestUsersHaveNoLaboratory(t *testing.T) {
+	packages, err := load(filepath.Join("..", "..", ".."))
+	require.NoError(t, err)
+	seen := map[string]bool{}
+	var visit func(name, by string)
+	visit = func(name, by string) {
+		assert.False(t, strings.HasPrefix(name, "internal/lab/"), "%s imports %s", by, name)
+		if seen[name] {
+			return
+		}
+		seen[name] = true
+		for _, imported := range packages[name] {
+			visit(imported, name)
+		}
+	}
+	visit("cmd/mcast", "nobody")
+	require.Greater(t, len(seen), 1)
 }
 
 func TestHouse(t *testing.T) {

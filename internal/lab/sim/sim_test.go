@@ -17,7 +17,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
-// TestSeeds runs random scenarios; mcast sim soak runs many more.
+// TestSeeds runs random scenarios; mcast-lab sim soak runs many more.
 func TestSeeds(t *testing.T) {
 	for part := range 4 {
 		t.Run(fmt.Sprint(part), func(t *testing.T) {

@@ -39,7 +39,7 @@ func (t *Testbed) Delay(ctx context.Context, place string, d time.Duration, read
 		attrs := netlink.NewLinkAttrs()
 		attrs.Name, attrs.MTU = asideName+s.name, t.Spec().MTU
 		if err := sw.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: relayName + s.name}); err != nil {
-			return fmt.Errorf("it is delayed already, or what delayed it was killed (`mcast testbed up` mends that): %w", err)
+			return fmt.Errorf("it is delayed already, or what delayed it was killed (`mcast-lab testbed up` mends that): %w", err)
 		}
 		err := t.relay(ctx, sw, s, d, ready)
 		return errors.Join(err, sw.undelay(s))

@@ -102,7 +102,7 @@ func TestRootAnUpThatIsKilled(t *testing.T) {
 		require.NoError(t, err)
 		require.NotEmpty(t, left)
 		_, err = Open(name)
-		require.ErrorContains(t, err, "mcast testbed down --name "+name)
+		require.ErrorContains(t, err, "mcast-lab testbed down --name "+name)
 		if i%2 == 0 {
 			require.NoError(t, os.RemoveAll(stateDir(name)), "nor does it need its file")
 			require.NoError(t, Down(name))

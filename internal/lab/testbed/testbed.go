@@ -83,9 +83,9 @@ func Open(name string) (*Testbed, error) {
 	s, exists := load(name)
 	switch {
 	case !exists:
-		return nil, fmt.Errorf("no testbed %s is up: `mcast testbed up --name %s` builds it", name, name)
+		return nil, fmt.Errorf("no testbed %s is up: `mcast-lab testbed up --name %s` builds it", name, name)
 	case !s.Ready:
-		return nil, fmt.Errorf("testbed %s is being built, or was interrupted: `mcast testbed down --name %s` removes it", name, name)
+		return nil, fmt.Errorf("testbed %s is being built, or was interrupted: `mcast-lab testbed down --name %s` removes it", name, name)
 	}
 	return &Testbed{newLayout(s.Spec)}, nil
 }
@@ -135,14 +135,14 @@ func NeedRoot() error {
 	}
 	const need = 1<<unix.CAP_NET_ADMIN | 1<<unix.CAP_SYS_ADMIN
 	if os.Geteuid() != 0 || data[0].Effective&need != need {
-		return errors.New("a testbed needs root (CAP_NET_ADMIN and CAP_SYS_ADMIN): run this with sudo, or without it inside `mcast testbed with --hosts P -- COMMAND`, which builds one, runs a command and takes it down")
+		return errors.New("a testbed needs root (CAP_NET_ADMIN and CAP_SYS_ADMIN): run this with sudo, or without it inside `mcast-lab testbed with --hosts P -- COMMAND`, which builds one, runs a command and takes it down")
 	}
 	return nil
 }
 
 // broken says that what should be there is not.
 func (t *Testbed) broken(err error) error {
-	return fmt.Errorf("testbed %s: %w: `mcast testbed up` with the same flags mends it", t.Name(), err)
+	return fmt.Errorf("testbed %s: %w: `mcast-lab testbed up` with the same flags mends it", t.Name(), err)
 }
 
 // check says whether every namespace, port and link exists. A link that is down

@@ -119,7 +119,7 @@ func (f Figure) sameSmall(t *testing.T) {
 		was.Small = was.Stays.Small
 	}
 	require.Equal(t, was.Small, small, "the code has changed since the rows of %s were made with %s: make them again, "+
-		"mcast sim figures --out benchmarks/results/sim --only %s, or say in their first row why they stay", was.Date, was.Commit, f.Name)
+		"mcast-lab sim figures --out benchmarks/results/sim --only %s, or say in their first row why they stay", was.Date, was.Commit, f.Name)
 }
 
 // documented compares the document with the figure's claims, sentences and plots, word for word.

@@ -12,7 +12,7 @@ import (
 	"strings"
 
 	"github.com/torch-mcast/torch-mcast/internal/lab/chart"
-	"github.com/torch-mcast/torch-mcast/internal/lab/stamp"
+	"github.com/torch-mcast/torch-mcast/internal/stamp"
 )
 
 // Figure is one plot, or a few that belong together, with their numbers.

@@ -17,7 +17,7 @@ import (
 // that a run depends on must be in exported fields, the seed in one named Seed.
 type Kind[S any] struct {
 	Title string
-	// Flags choose this kind on the command line of `mcast sim soak`.
+	// Flags choose this kind on the command line of `mcast-lab sim soak`.
 	Flags string
 	// Random returns the scenario of a seed.
 	Random func(seed uint64) S

@@ -42,13 +42,13 @@ type Failure struct {
 
 // String tells what fails and how to run it again.
 func (f *Failure) String() string {
-	s := fmt.Sprintf("seed %d FAILED: %v\n  replay: mcast sim soak%s --first %d --seeds 1 --verbose", f.Seed, f.Outcome.Err, f.Flags, f.Seed)
+	s := fmt.Sprintf("seed %d FAILED: %v\n  replay: mcast-lab sim soak%s --first %d --seeds 1 --verbose", f.Seed, f.Outcome.Err, f.Flags, f.Seed)
 	if f.Shrunk.JSON != "" {
 		as := "the smallest that fails"
 		if f.Shrunk.Spent {
 			as = "the smallest found that fails"
 		}
-		s += fmt.Sprintf("\n  %s, after %d runs: %v\n  replay: mcast sim soak%s --replay '%s'",
+		s += fmt.Sprintf("\n  %s, after %d runs: %v\n  replay: mcast-lab sim soak%s --replay '%s'",
 			as, f.Shrunk.Runs, f.Shrunk.Outcome.Err, f.Flags, f.Shrunk.JSON)
 	}
 	return s

@@ -220,12 +220,12 @@ var own = []Case{
 		}},
 	{Name: "old kernel", Made: ByFilter, Rules: []string{"seccomp"}, Remedy: "--security-opt seccomp", Quick: true,
 		inject: func(t *Trial) error {
-			t.before = []string{t.Program, "testbed", "refuse", "--errno=ENOSYS", "--calls=sendmmsg,recvmmsg,epoll_pwait2,pidfd_open,io_uring_setup", "--"}
+			t.before = []string{t.Programs.Lab, "testbed", "refuse", "--errno=ENOSYS", "--calls=sendmmsg,recvmmsg,epoll_pwait2,pidfd_open,io_uring_setup", "--"}
 			return nil
 		}},
 	{Name: "sandbox without memfd", Made: ByFilter, Rules: []string{"seccomp"}, Remedy: "--security-opt seccomp",
 		Also: []string{"self-test"}, inject: func(t *Trial) error {
-			t.before = []string{t.Program, "testbed", "refuse", "--errno=EPERM", "--calls=memfd_create", "--"}
+			t.before = []string{t.Programs.Lab, "testbed", "refuse", "--errno=EPERM", "--calls=memfd_create", "--"}
 			return nil
 		}},
 }

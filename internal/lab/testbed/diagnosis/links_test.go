@@ -16,6 +16,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/torch-mcast/torch-mcast/internal/lab/programs"
 	"github.com/torch-mcast/torch-mcast/internal/lab/testbed"
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
@@ -31,9 +32,9 @@ func TestCasesOnLinks(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("a testbed needs root")
 	}
-	mcast, err := systest.Mcast()
+	folder, err := systest.Programs()
 	require.NoError(t, err)
-	t.Cleanup(systest.RemoveMcast)
+	t.Cleanup(systest.RemovePrograms)
 	for i := range Cases {
 		c := &Cases[i]
 		if !c.Quick || *record {
@@ -43,23 +44,23 @@ func TestCasesOnLinks(t *testing.T) {
 			if _, err := exec.LookPath(c.Tool); c.Tool != "" && err != nil {
 				t.Skipf("it takes %s (Debian: nftables)", c.Tool)
 			}
-			systest.Undisturbed(t, func() string { return wrong(attempt(t, c, mcast)) })
+			systest.Undisturbed(t, func() string { return wrong(attempt(t, c, programs.In(folder))) })
 		})
 	}
 	if *record {
-		recordAll(t, mcast)
+		recordAll(t, programs.In(folder))
 	}
 }
 
 // attempt tries a case on a testbed of its own.
-func attempt(t *testing.T, c *Case, mcast string) (o Outcome, host int) {
+func attempt(t *testing.T, c *Case, paths programs.Paths) (o Outcome, host int) {
 	t.Helper()
 	host = 2
 	spec := c.Bed()
 	spec.Name = testbed.ProcessName("diagnosis")
 	tb, err := testbed.Up(t.Context(), spec, nil)
 	require.NoError(t, err)
-	trial := Trial{Case: c, Bed: tb, Host: host, Program: mcast, Folder: t.TempDir()}
+	trial := Trial{Case: c, Bed: tb, Host: host, Programs: paths, Folder: t.TempDir()}
 	o, err = trial.Run(t.Context())
 	require.NoError(t, errors.Join(err, tb.Down()))
 	return o, host
@@ -79,7 +80,7 @@ func wrong(o Outcome, _ int) string {
 }
 
 // recordAll keeps what was measured of each case in the first try that was right.
-func recordAll(t *testing.T, mcast string) {
+func recordAll(t *testing.T, paths programs.Paths) {
 	t.Helper()
 	all := map[string]recording{}
 	if *only != "" {
@@ -93,7 +94,7 @@ func recordAll(t *testing.T, mcast string) {
 		const tries = 10
 		said := "nothing"
 		for range tries {
-			o, host := attempt(t, c, mcast)
+			o, host := attempt(t, c, paths)
 			if said = wrong(o, host); said == "" {
 				all[c.Name] = recording{c.Name, host, o.Report.Hosts, o.Report.Matrix, o.Report.Silent}
 				break

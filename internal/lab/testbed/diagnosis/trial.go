@@ -19,16 +19,17 @@ import (
 	"time"
 
 	"github.com/torch-mcast/torch-mcast/internal/doctor"
+	"github.com/torch-mcast/torch-mcast/internal/lab/programs"
 	"github.com/torch-mcast/torch-mcast/internal/lab/testbed"
 )
 
 // Trial is one fault on one testbed.
 type Trial struct {
-	Case    *Case
-	Bed     *testbed.Testbed
-	Host    int    // whose fault it is
-	Program string // mcast
-	Folder  string // that is empty, for files
+	Case     *Case
+	Bed      *testbed.Testbed
+	Host     int // whose fault it is
+	Programs programs.Paths
+	Folder   string // that is empty, for files
 
 	env     []string // of the host's doctor
 	before  []string // of its command line
@@ -95,7 +96,7 @@ func (t *Trial) examine(ctx context.Context, h int, out *bytes.Buffer) error {
 	for i := range hosts {
 		names = append(names, t.name(i))
 	}
-	args := []string{t.Program, "doctor", "--json", "--no-nccl", "--name=" + t.name(h), "--token=trial",
+	args := []string{t.Programs.Mcast, "doctor", "--json", "--no-nccl", "--name=" + t.name(h), "--token=trial",
 		"--meet=" + netip.AddrPortFrom(hosts[0].Addr, port).String(), "--names=" + strings.Join(names, ","), "--wait=" + waitTime.String()}
 	env := append(os.Environ(), "GLOO_SOCKET_IFNAME=eth0")
 	if t.Bed.Spec().Spines > 0 {

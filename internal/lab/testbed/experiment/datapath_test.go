@@ -52,7 +52,7 @@ func TestDatapathResults(t *testing.T) {
 // What is measured arrives, however datagrams pass the kernel and if the last one is short, and each
 // half takes time of a core.
 func TestDrain(t *testing.T) {
-	l, err := newLab(t.Context(), "drain", Options{Mcast: build(t)})
+	l, err := newLab(t.Context(), "drain", Options{Programs: build(t)})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, l.close()) }()
 	tb, err := l.bed(testbed.Spec{Hosts: 2})
@@ -77,7 +77,7 @@ func TestDrain(t *testing.T) {
 }
 
 func TestDatapathExperiment(t *testing.T) {
-	o := Options{Dir: t.TempDir(), Bytes: []int{1 << 20}, Rounds: 1, Mcast: build(t), Repository: "../../../.."}
+	o := Options{Dir: t.TempDir(), Bytes: []int{1 << 20}, Rounds: 1, Programs: build(t), Repository: "../../../.."}
 	e, err := Find([]string{"datapath"})
 	require.NoError(t, err)
 	require.NoError(t, e[0].Run(t.Context(), o))

@@ -106,7 +106,7 @@ func (l *lab) diagnose(c *diagnosis.Case, round, number int) (row doctorRow, err
 		return row, err
 	}
 	defer func() { err = errors.Join(err, tb.Down()) }()
-	trial := diagnosis.Trial{Case: c, Bed: tb, Host: 1 + round%(spec.Hosts-1), Program: l.Mcast, Folder: folder}
+	trial := diagnosis.Trial{Case: c, Bed: tb, Host: 1 + round%(spec.Hosts-1), Programs: l.Programs, Folder: folder}
 	outcome, err := trial.Run(l.ctx)
 	if err != nil {
 		return row, err

@@ -18,6 +18,7 @@ import (
 
 	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/lab/chart"
+	"github.com/torch-mcast/torch-mcast/internal/lab/programs"
 )
 
 // Experiment is one question and its measurements.
@@ -86,7 +87,7 @@ type Options struct {
 	TCP      string          // congestion control of hosts, such as reno; empty: that of the machine
 	Limit    time.Duration   // of one run of one peer; 0: DefaultLimit
 
-	Mcast      string    // path of the program; empty: that of this process
+	Programs   programs.Paths
 	Repository string    // directory that has benchmarks/ and .venv/; empty: here
 	Text       io.Writer // gets tables and remarks; nil: nobody
 	// Step is told what is being done; nil: nobody is.

@@ -14,8 +14,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/torch-mcast/torch-mcast/internal/lab/stamp"
+	"github.com/torch-mcast/torch-mcast/internal/lab/programs"
 	"github.com/torch-mcast/torch-mcast/internal/lab/testbed"
+	"github.com/torch-mcast/torch-mcast/internal/stamp"
 )
 
 func TestFind(t *testing.T) {
@@ -301,13 +302,13 @@ func TestIsolationResults(t *testing.T) {
 }
 
 func TestJobs(t *testing.T) {
-	l := &lab{ctx: t.Context(), name: "x", absent: map[string]string{}, Options: Options{Mcast: "/opt/mcast", Repository: "/opt/repository"}}
+	l := &lab{ctx: t.Context(), name: "x", absent: map[string]string{}, Options: Options{Programs: programs.In("/opt"), Repository: "/opt/repository"}}
 	_, err := l.job(&testbed.Testbed{}, work{peer: "nccl"})
 	require.ErrorContains(t, err, `no peer "nccl": want one of mcast, ring, gloo, mpi`)
 	job, err := l.job(&testbed.Testbed{}, work{peer: ring, collective: "overlap", bytes: []int{1, 2}, iters: 3, warmup: 4})
 	require.NoError(t, err)
-	require.Equal(t, "/opt/mcast bench overlap --json --algorithm=ring --bytes=1,2 --iters=3 --warmup=4", strings.Join(job.Command, " "))
-	require.Equal(t, "mcast bench overlap --json --algorithm=ring --bytes=1,2 --iters=3 --warmup=4", l.command(work{peer: ring, collective: "overlap", bytes: []int{1, 2}, iters: 3, warmup: 4}))
+	require.Equal(t, "/opt/mcast-lab ring overlap --json --bytes=1,2 --iters=3 --warmup=4", strings.Join(job.Command, " "))
+	require.Equal(t, "mcast-lab ring overlap --json --bytes=1,2 --iters=3 --warmup=4", l.command(work{peer: ring, collective: "overlap", bytes: []int{1, 2}, iters: 3, warmup: 4}))
 	job, err = l.job(&testbed.Testbed{}, work{peer: ours, collective: "overlap", bytes: []int{8}, iters: 1, warmup: 1, perHost: 4, flags: []string{"--exact"}})
 	require.NoError(t, err)
 	require.Equal(t, 4, job.PerHost)

@@ -136,7 +136,7 @@ func (l *lab) explain(c *explainCell, round, number int) (row explainRow, err er
 	}
 	defer func() { err = errors.Join(err, tb.Down()) }()
 	trial := troubles.Trial{
-		Case: c.Case, Cell: c.cell, Bed: tb, Rank: round % spec.Hosts, Program: l.Mcast, Watched: c.Watched(c.cell, watchedFor),
+		Case: c.Case, Cell: c.cell, Bed: tb, Rank: round % spec.Hosts, Programs: l.Programs, Watched: c.Watched(c.cell, watchedFor),
 	}
 	outcome, err := trial.Run(l.ctx)
 	if err != nil {

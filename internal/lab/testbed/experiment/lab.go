@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/torch-mcast/torch-mcast/internal/lab/chart"
-	"github.com/torch-mcast/torch-mcast/internal/lab/stamp"
 	"github.com/torch-mcast/torch-mcast/internal/lab/testbed"
 	"github.com/torch-mcast/torch-mcast/internal/lab/testbed/launch"
+	"github.com/torch-mcast/torch-mcast/internal/stamp"
 )
 
 // lab is where an experiment is done, and what it writes on.
@@ -63,12 +63,6 @@ func newLab(ctx context.Context, name string, o Options) (*lab, error) {
 	}
 	if l.Repository == "" {
 		l.Repository = "."
-	}
-	if l.Mcast == "" {
-		var err error
-		if l.Mcast, err = os.Executable(); err != nil {
-			return nil, err
-		}
 	}
 	var err error
 	if l.machineTCP, err = machineTCP(); err != nil {

@@ -218,8 +218,10 @@ func (l *lab) command(w work) string {
 	words := slices.Clone(job.Command)
 	for i, word := range words {
 		switch {
-		case word == l.Mcast:
+		case word == l.Programs.Mcast:
 			words[i] = "mcast"
+		case word == l.Programs.Lab:
+			words[i] = "mcast-lab"
 		case filepath.IsAbs(word):
 			words[i] = filepath.Base(word)
 		}

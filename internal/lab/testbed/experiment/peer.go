@@ -16,7 +16,7 @@ import (
 // The peers.
 const (
 	ours = "mcast" // `mcast bench`
-	ring = "ring"  // `mcast bench --algorithm ring`: a unicast ring over TCP
+	ring = "ring"  // `mcast-lab ring`: a unicast ring over TCP
 	gloo = "gloo"  // benchmarks/testbed/gloo.py
 	mpi  = "mpi"   // benchmarks/peers/peer.c under OpenMPI's mpirun, over TCP
 )
@@ -62,12 +62,12 @@ func (l *lab) job(tb *testbed.Testbed, w work) (launch.Job, error) {
 	list := strings.Join(sizes, ",")
 	rounds := []string{"--bytes=" + list, fmt.Sprintf("--iters=%d", w.iters), fmt.Sprintf("--warmup=%d", w.warmup)}
 	perHost := max(w.perHost, 1)
-	job := launch.Job{Env: w.env, Nodes: w.nodes, Mcast: l.Mcast, PerHost: perHost, Hosts: w.hosts, Cores: w.cores, Topology: w.racks}
+	job := launch.Job{Env: w.env, Nodes: w.nodes, Lab: l.Programs.Lab, PerHost: perHost, Hosts: w.hosts, Cores: w.cores, Topology: w.racks}
 	switch w.peer {
 	case ours:
-		job.Command = slices.Concat([]string{l.Mcast, "bench", w.collective, "--json"}, rounds, w.flags)
+		job.Command = slices.Concat([]string{l.Programs.Mcast, "bench", w.collective, "--json"}, rounds, w.flags)
 	case ring:
-		job.Command = slices.Concat([]string{l.Mcast, "bench", w.collective, "--json", "--algorithm=ring"}, rounds, w.flags)
+		job.Command = slices.Concat([]string{l.Programs.Lab, "ring", w.collective, "--json"}, rounds, w.flags)
 	case gloo:
 		// One process on host 0 forks, and its children enter the others: torch is loaded once.
 		hosts := tb.Hosts()
@@ -90,7 +90,7 @@ func (l *lab) bedWithNodes(spec testbed.Spec) (*testbed.Testbed, error) {
 	if err != nil {
 		return nil, err
 	}
-	l.nodes, err = launch.StartNodes(l.ctx, tb, launch.NodeOptions{Mcast: l.Mcast})
+	l.nodes, err = launch.StartNodes(l.ctx, tb, launch.NodeOptions{Mcast: l.Programs.Mcast})
 	return tb, err
 }
 

@@ -14,25 +14,26 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/torch-mcast/torch-mcast/internal/lab/programs"
 	"github.com/torch-mcast/torch-mcast/internal/lab/testbed"
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
 func TestMain(m *testing.M) {
 	code := m.Run()
-	systest.RemoveMcast()
+	systest.RemovePrograms()
 	os.Exit(code)
 }
 
-// build returns the path of the program, for tests that need root.
-func build(t *testing.T) string {
+// build returns the paths of the programs, for tests that need root.
+func build(t *testing.T) programs.Paths {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("a testbed needs root")
 	}
-	path, err := systest.Mcast()
+	folder, err := systest.Programs()
 	require.NoError(t, err)
-	return path
+	return programs.In(folder)
 }
 
 // requireNoBed says that this process has left no testbed.
@@ -49,7 +50,7 @@ func requireNoBed(t *testing.T) {
 func TestExperiment(t *testing.T) {
 	var text bytes.Buffer
 	o := Options{Dir: t.TempDir(), Hosts: []int{2}, Rates: []float64{500e6}, Bytes: []int{64 << 10}, Rounds: 2, Peers: []string{ours, ring}, TCP: "reno",
-		Mcast: build(t), Repository: "../../../..", Text: &text}
+		Programs: build(t), Repository: "../../../..", Text: &text}
 	e, err := Find([]string{"allgather"})
 	require.NoError(t, err)
 	require.NoError(t, e[0].Run(t.Context(), o))
@@ -81,7 +82,7 @@ func TestExperiment(t *testing.T) {
 func TestNodesExperiment(t *testing.T) {
 	var text bytes.Buffer
 	o := Options{Dir: t.TempDir(), Hosts: []int{2}, Ranks: []int{2}, Rates: []float64{500e6}, Bytes: []int{1 << 20}, Rounds: 1, Peers: []string{ours, ring},
-		Mcast: build(t), Repository: "../../../..", Text: &text}
+		Programs: build(t), Repository: "../../../..", Text: &text}
 	e, err := Find([]string{"nodes"})
 	require.NoError(t, err)
 	require.NoError(t, e[0].Run(t.Context(), o))
@@ -122,7 +123,7 @@ func TestNodesExperiment(t *testing.T) {
 // A peer that does not end in time is a result where that was to be seen, and nothing of it is
 // left.
 func TestLate(t *testing.T) {
-	l, err := newLab(t.Context(), "late", Options{Rounds: 3, Limit: 300 * time.Millisecond, Mcast: build(t)})
+	l, err := newLab(t.Context(), "late", Options{Rounds: 3, Limit: 300 * time.Millisecond, Programs: build(t)})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, l.close()) }()
 	tb, err := l.bed(testbed.Spec{Hosts: 2, Rate: 1e6})
@@ -154,7 +155,7 @@ func TestInterrupted(t *testing.T) {
 	for round, c := range []struct{ rows, lines int }{{0, 0}, {1, 2}} {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		var text bytes.Buffer
-		o := Options{Dir: t.TempDir(), Mcast: build(t), Repository: "../../../..", Hosts: []int{2}, Rates: []float64{500e6}, Bytes: []int{64 << 10}, Peers: []string{ours}, Text: &text}
+		o := Options{Dir: t.TempDir(), Programs: build(t), Repository: "../../../..", Hosts: []int{2}, Rates: []float64{500e6}, Bytes: []int{64 << 10}, Peers: []string{ours}, Text: &text}
 		whole := filepath.Join(o.Dir, "unicast.ndjson")
 		require.NoError(t, os.WriteFile(whole, []byte("{}\n"), 0o600))
 		o.Step = func(what string) {
@@ -187,7 +188,7 @@ func TestInterrupted(t *testing.T) {
 
 // Beside an aggressor that runs until it is told to end, a victim is measured.
 func TestBeside(t *testing.T) {
-	l, err := newLab(t.Context(), "beside", Options{Rounds: 1, Mcast: build(t), Dir: t.TempDir()})
+	l, err := newLab(t.Context(), "beside", Options{Rounds: 1, Programs: build(t), Dir: t.TempDir()})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, l.close()) }()
 	tb, err := l.bed(testbed.Spec{Hosts: 2, Rate: 500e6})

@@ -17,9 +17,9 @@ a rank in turn and check every byte; then the fault comes. A row is kept if no b
 name what it names, and no process or descriptor is left.
 
 ` + "```" + `
-sudo bin/mcast testbed faults                      # all rows
-sudo bin/mcast testbed faults --only 'udp/late-*' --repeat 20 --out results.ndjson
-sudo bin/mcast testbed faults --list
+sudo bin/mcast-lab testbed faults                      # all rows
+sudo bin/mcast-lab testbed faults --only 'udp/late-*' --repeat 20 --out results.ndjson
+sudo bin/mcast-lab testbed faults --list
 ` + "```" + `
 
 | over | |
@@ -34,7 +34,7 @@ sudo bin/mcast testbed faults --list
 | ` + "`net`" + ` | NCCL's point-to-point messages, of the plugin's own connections |
 
 Bounds are in terms of settings, and tried with short ones: ` + "`MCAST_TIMEOUT`" + ` of %v unless the row needs another, ` + "`MCAST_SWITCH_TIMEOUT`" + ` of %v, ` + "`MCAST_JOIN_TIMEOUT`" + ` of %v. A row is tried by
-` + "`mcast testbed faults --only ID`" + ` unless it names another test. **Q** is tried by ` + "`go test -tags links ./internal/lab/testbed/faults`" + `, all that name no other test by ` + "`make soak`" + ` as root.
+` + "`mcast-lab testbed faults --only ID`" + ` unless it names another test. **Q** is tried by ` + "`go test -tags links ./internal/lab/testbed/faults`" + `, all that name no other test by ` + "`make soak`" + ` as root.
 
 Rows of ` + "`MCAST_TIMEOUT`" + ` hold from 4s up where requests for connections may be lost: TCP asks after 0, 1, 3 and 7 s, so a shorter one ends before a request that was lost twice is made again.
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/torch-mcast/torch-mcast/internal/lab/programs"
 	"github.com/torch-mcast/torch-mcast/internal/lab/testbed"
 	"github.com/torch-mcast/torch-mcast/internal/lab/testbed/faults/worker"
 	"github.com/torch-mcast/torch-mcast/internal/lab/testbed/launch"
@@ -109,12 +110,12 @@ func TestSelect(t *testing.T) {
 
 func TestMain(m *testing.M) {
 	code := m.Run()
-	systest.RemoveMcast()
+	systest.RemovePrograms()
 	os.Exit(code)
 }
 
-// program returns the path of the program, for tests that need root.
-func program(t *testing.T) string {
+// build returns the paths of the programs, for tests that need root.
+func build(t *testing.T) programs.Paths {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("a testbed needs root")
@@ -122,9 +123,9 @@ func program(t *testing.T) string {
 	if testing.Short() {
 		t.Skip("what this runs is another program, which has no race detector: it runs without -short")
 	}
-	path, err := systest.Mcast()
+	folder, err := systest.Programs()
 	require.NoError(t, err)
-	return path
+	return programs.In(folder)
 }
 
 // Rows of deaths and errors that nobody needs a clock to see are kept, however long it takes, and nothing is left of
@@ -132,7 +133,7 @@ func program(t *testing.T) string {
 func TestRowsWithoutAClock(t *testing.T) {
 	var text bytes.Buffer
 	_, err := Run(t.Context(), Options{Only: []string{"shm/killed", "shm/aborts", "shm/closes-early", "shm/disagrees", "udp/killed"},
-		Slack: systest.Limit, Mcast: program(t), Text: &text})
+		Slack: systest.Limit, Programs: build(t), Text: &text})
 	t.Log("\n" + text.String())
 	require.NoError(t, err)
 	requireNoBed(t)

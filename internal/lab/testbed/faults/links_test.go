@@ -18,14 +18,14 @@ import (
 
 // Every row that is quick is kept within its bound, and nothing is left of it.
 func TestQuickRows(t *testing.T) {
-	mcast := program(t)
+	built := build(t)
 	rows, err := (&Options{Quick: true}).Select()
 	require.NoError(t, err)
 	for _, row := range rows {
 		t.Run(row.ID, func(t *testing.T) {
 			systest.Undisturbed(t, func() string {
 				var text bytes.Buffer
-				_, err := Run(t.Context(), Options{Only: []string{row.ID}, Slack: 3 * time.Second, Mcast: mcast, Text: &text})
+				_, err := Run(t.Context(), Options{Only: []string{row.ID}, Slack: 3 * time.Second, Programs: built, Text: &text})
 				requireNoBed(t)
 				if err != nil {
 					return text.String() + err.Error()
@@ -38,7 +38,7 @@ func TestQuickRows(t *testing.T) {
 
 // A row that promises what does not happen is found out, whatever it promises.
 func TestABrokenRowIsFoundOut(t *testing.T) {
-	mcast := program(t)
+	built := build(t)
 	saved := All
 	defer func() { All = saved }()
 	var wants []string
@@ -59,7 +59,7 @@ func TestABrokenRowIsFoundOut(t *testing.T) {
 	broken("rank 0 failed: ", func(r *Row) { r.Ends, r.Says = Succeeds, nil })
 	systest.Undisturbed(t, func() string {
 		var out bytes.Buffer
-		outcomes, err := Run(t.Context(), Options{Mcast: mcast, JSON: &out, Patience: 2 * time.Second})
+		outcomes, err := Run(t.Context(), Options{Programs: built, JSON: &out, Patience: 2 * time.Second})
 		require.ErrorIs(t, err, ErrBroken)
 		require.Len(t, outcomes, len(wants))
 		lines := strings.Split(strings.TrimSpace(out.String()), "\n")

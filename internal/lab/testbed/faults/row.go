@@ -69,7 +69,7 @@ type Row struct {
 	// Route is how Reduce-Scatters go again when the fault is over; empty: does not matter.
 	Route string
 
-	// Test is what holds the row where no testbed is needed; empty: `mcast testbed faults --only
+	// Test is what holds the row where no testbed is needed; empty: `mcast-lab testbed faults --only
 	// ID`.
 	Test string
 	// Quick rows run with the build tag links; all of them in a soak.

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/torch-mcast/torch-mcast/internal/config"
+	"github.com/torch-mcast/torch-mcast/internal/lab/programs"
 	"github.com/torch-mcast/torch-mcast/internal/lab/testbed"
 )
 
@@ -31,7 +32,7 @@ type Options struct {
 	// Patience is for how much longer than that a job is watched, to tell one that is late from one
 	// that hangs; 0: 8 s.
 	Patience time.Duration
-	Mcast    string // path of the program; empty: that of this process
+	Programs programs.Paths
 
 	Text io.Writer // gets a line for every trial and the table in the end; nil: nobody
 	JSON io.Writer // gets an object for the machine and one for every trial, one a line; nil: nobody
@@ -52,7 +53,7 @@ func (o *Options) Select() ([]*Row, error) {
 		}
 	}
 	if len(rows) == 0 {
-		return nil, config.Mistakef("no row is meant by %s: want IDs as `mcast testbed faults --list` shows them, or patterns such as udp/* or */late-*", strings.Join(o.Only, ", "))
+		return nil, config.Mistakef("no row is meant by %s: want IDs as `mcast-lab testbed faults --list` shows them, or patterns such as udp/* or */late-*", strings.Join(o.Only, ", "))
 	}
 	return rows, nil
 }
@@ -160,11 +161,6 @@ func Run(ctx context.Context, o Options) (_ []Outcome, err error) {
 	if l.Patience == 0 {
 		l.Patience = 8 * time.Second
 	}
-	if l.Mcast == "" {
-		if l.Mcast, err = os.Executable(); err != nil {
-			return nil, err
-		}
-	}
 	if err := testbed.RemoveAbandoned(bedNames); err != nil {
 		return nil, err
 	}
@@ -219,7 +215,7 @@ func (l *lab) sayMachine(rows int) error {
 	if err := unix.Uname(&uname); err != nil {
 		return err
 	}
-	return json.NewEncoder(l.JSON).Encode(Machine{Command: strings.Join(append([]string{"mcast"}, os.Args[1:]...), " "), Time: time.Now().UTC().Round(time.Second),
+	return json.NewEncoder(l.JSON).Encode(Machine{Command: strings.Join(append([]string{"mcast-lab"}, os.Args[1:]...), " "), Time: time.Now().UTC().Round(time.Second),
 		Kernel: unix.ByteSliceToString(uname.Release[:]), CPUs: runtime.NumCPU(), Rows: rows, Repeat: l.Repeat})
 }
 

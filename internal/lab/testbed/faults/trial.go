@@ -68,7 +68,7 @@ func (l *lab) try(ctx context.Context, row *Row, run int) (o Outcome, err error)
 		err = errors.Join(err, t.tb.Heal(), os.RemoveAll(t.logs))
 	}()
 	if b.switched {
-		if t.nodes, err = launch.StartNodes(ctx, t.tb, launch.NodeOptions{Mcast: l.Mcast}); err != nil {
+		if t.nodes, err = launch.StartNodes(ctx, t.tb, launch.NodeOptions{Mcast: l.Programs.Mcast}); err != nil {
 			return Outcome{}, err
 		}
 		defer func() {
@@ -82,7 +82,7 @@ func (l *lab) try(ctx context.Context, row *Row, run int) (o Outcome, err error)
 			return Outcome{}, err
 		}
 	}
-	if err := t.start(l.Mcast, b.counts); err != nil {
+	if err := t.start(l.Programs.Lab, b.counts); err != nil {
 		return Outcome{}, err
 	}
 	err = t.watch()
@@ -96,7 +96,7 @@ func (l *lab) try(ctx context.Context, row *Row, run int) (o Outcome, err error)
 }
 
 // start starts the ranks.
-func (t *trial) start(mcast string, counts []int) (err error) {
+func (t *trial) start(lab string, counts []int) (err error) {
 	j := &t.row.job
 	plan := worker.Plan{Operations: j.operations, Bytes: j.bytes, Rounds: j.rounds, Stop: t.stop, Acts: j.acts}
 	if plan.Operations == nil {
@@ -121,7 +121,7 @@ func (t *trial) start(mcast string, counts []int) (err error) {
 	}
 	t.began = time.Now()
 	t.run, err = launch.Start(t.ctx, t.tb, launch.Job{
-		Command: []string{mcast, "testbed", "fault-worker", string(text)}, Env: append(env, j.env...), Counts: counts,
+		Command: []string{lab, "testbed", "fault-worker", string(text)}, Env: append(env, j.env...), Counts: counts,
 		Nodes: t.nodes, KeepGoing: true, Logs: t.logs,
 		Output: func(rank int) (stdout, stderr io.Writer) { return t.ranks.writer(rank), nil },
 	})

@@ -33,7 +33,7 @@ var limits = []string{"MCAST_JOIN_TIMEOUT=" + systest.Limit.String(), "MCAST_TIM
 // bench is a job whose results go to out. `mcast bench` itself checks every byte.
 func bench(out io.Writer, args ...string) launch.Job {
 	return launch.Job{
-		Command: append([]string{mcast, "bench", "--json", "--iters=3", "--warmup=1"}, args...), Env: limits,
+		Command: append([]string{built.Mcast, "bench", "--json", "--iters=3", "--warmup=1"}, args...), Env: limits,
 		Output: func(rank int) (io.Writer, io.Writer) {
 			if rank == 0 {
 				return out, nil
@@ -69,7 +69,7 @@ func TestBench(t *testing.T) {
 		require.Len(t, all, 3)
 		requireRight(t, all, 4, "")
 
-		nodes, err := launch.StartNodes(t.Context(), tb, launch.NodeOptions{Mcast: mcast})
+		nodes, err := launch.StartNodes(t.Context(), tb, launch.NodeOptions{Mcast: built.Mcast})
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, nodes.Close()) })
 		require.Equal(t, len(tb.Nodes()), nodes.Count())
@@ -156,7 +156,7 @@ func TestANodeStopsAndComesBack(t *testing.T) {
 		stopped        []int
 	}{{1, 0, []int{0, 0}}, {2, 1, []int{1, 2}}} {
 		tb := up(t, 4, shape.leaves, shape.spines)
-		nodes, err := launch.StartNodes(t.Context(), tb, launch.NodeOptions{Mcast: mcast})
+		nodes, err := launch.StartNodes(t.Context(), tb, launch.NodeOptions{Mcast: built.Mcast})
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, nodes.Close()) })
 		ctx, cancel := context.WithCancel(t.Context())
@@ -180,7 +180,7 @@ func TestANodeStopsAndComesBack(t *testing.T) {
 
 func TestANodeThatDiesByItselfIsReported(t *testing.T) {
 	tb := up(t, 1, 1, 0)
-	_, err := launch.StartNodes(t.Context(), tb, launch.NodeOptions{Mcast: mcast, Args: []string{"--workers=nonsense"}})
+	_, err := launch.StartNodes(t.Context(), tb, launch.NodeOptions{Mcast: built.Mcast, Args: []string{"--workers=nonsense"}})
 	require.ErrorContains(t, err, "node 0 could not be started")
 	require.ErrorContains(t, err, "nonsense")
 }

@@ -35,8 +35,8 @@ type Job struct {
 	Nodes *Nodes
 
 	// MPI runs the command once, on the first host, told how to reach the others: it is mpirun.
-	MPI   bool
-	Mcast string // path of the program that mpirun starts its daemons by; empty: that of this process
+	MPI bool
+	Lab string // path of mcast-lab, by which mpirun starts its daemons
 
 	// Late are ranks whose command begins so much later than the others'.
 	Late map[int]time.Duration

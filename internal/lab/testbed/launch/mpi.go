@@ -11,12 +11,9 @@ import (
 // MCA parameters which hosts there are, how to start its daemons there, and to stay on
 // the testbed's links; flags of mpirun go before them.
 func (r *Run) mpiEnv() ([]string, error) {
-	mcast, err := mcastOr(r.job.Mcast)
-	if err != nil {
-		return nil, err
-	}
-	if strings.ContainsAny(mcast, " \t\n") {
-		return nil, fmt.Errorf("mpirun cannot start %q: it takes its agent's path apart at blanks; move the program", mcast)
+	lab := r.job.Lab
+	if strings.ContainsAny(lab, " \t\n") {
+		return nil, fmt.Errorf("mpirun cannot start %q: it takes its agent's path apart at blanks; move the program", lab)
 	}
 	var list strings.Builder
 	for i, h := range r.hosts {
@@ -29,7 +26,7 @@ func (r *Run) mpiEnv() ([]string, error) {
 	env := append(r.common(r.hosts[0]),
 		"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
 		"OMPI_MCA_orte_default_hostfile="+hostfile,
-		"OMPI_MCA_plm_rsh_agent="+mcast+" testbed rsh --name "+r.tb.Name(),
+		"OMPI_MCA_plm_rsh_agent="+lab+" testbed rsh --name "+r.tb.Name(),
 		"OMPI_MCA_orte_leave_session_attached=1", // daemons end with what started them
 		"OMPI_MCA_oob_tcp_if_include=eth0", "OMPI_MCA_btl_tcp_if_include=eth0",
 		"OMPI_MCA_pml=ob1", "OMPI_MCA_btl=self,tcp",
@@ -37,12 +34,4 @@ func (r *Run) mpiEnv() ([]string, error) {
 		"OMPI_MCA_hwloc_base_binding_policy=none", "OMPI_MCA_mpi_yield_when_idle=1",
 	)
 	return append(env, r.job.Env...), nil
-}
-
-// mcastOr returns the path of mcast, by default the program that this process is.
-func mcastOr(path string) (string, error) {
-	if path != "" {
-		return path, nil
-	}
-	return os.Executable()
 }

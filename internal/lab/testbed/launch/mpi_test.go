@@ -24,7 +24,7 @@ func TestMPIRunHears(t *testing.T) {
 				$OMPI_MCA_plm_rsh_agent $address "MORE='a b' ; export MORE ;" echo '"$(hostname) $MORE $MARK"'
 			done < $OMPI_MCA_orte_default_hostfile
 			$OMPI_MCA_plm_rsh_agent 10.77.0.3 setsid sleep 1000 &`},
-		Hosts: []int{1, 2}, PerHost: 2, MPI: true, Mcast: mcast, Env: []string{mark},
+		Hosts: []int{1, 2}, PerHost: 2, MPI: true, Lab: built.Lab, Env: []string{mark},
 		Output: func(int) (io.Writer, io.Writer) { return &out, nil },
 	})
 	require.NoError(t, err)
@@ -43,7 +43,7 @@ func TestMPIRun(t *testing.T) {
 	tb := up(t, 4, 1, 0)
 	var out bytes.Buffer
 	job := bench(&out, "allgather", "--bytes=100K")
-	job.MPI, job.Mcast, job.PerHost = true, mcast, 2
+	job.MPI, job.Lab, job.PerHost = true, built.Lab, 2
 	job.Command = append([]string{"mpirun"}, job.Command...)
 	run, err := launch.Start(t.Context(), tb, job)
 	require.NoError(t, err)
@@ -51,7 +51,7 @@ func TestMPIRun(t *testing.T) {
 	requireRight(t, results(t, &out), 8, "")
 
 	mark := "MARK=" + t.Name() + tb.Name()
-	run, err = launch.Start(t.Context(), tb, launch.Job{MPI: true, Mcast: mcast, Env: []string{mark},
+	run, err = launch.Start(t.Context(), tb, launch.Job{MPI: true, Lab: built.Lab, Env: []string{mark},
 		Command: []string{"mpirun", "sh", "-c", "test $OMPI_COMM_WORLD_RANK != 2 || exit 5; sleep 1000"}})
 	require.NoError(t, err)
 	require.ErrorContains(t, run.Wait(), "mpirun failed: exit status 5")

@@ -30,7 +30,7 @@ type Nodes struct {
 
 // NodeOptions may be empty.
 type NodeOptions struct {
-	Mcast string   // path of the program; empty: that of this process
+	Mcast string   // path of the program
 	Args  []string // further flags of `mcast switch`
 }
 
@@ -56,9 +56,6 @@ func StartNodes(ctx context.Context, tb *testbed.Testbed, options NodeOptions) (
 		}
 	}()
 	if n.starter, err = newStarter(tb); err != nil {
-		return nil, err
-	}
-	if n.options.Mcast, err = mcastOr(options.Mcast); err != nil {
 		return nil, err
 	}
 	if n.logs, err = os.MkdirTemp(tb.Dir(), "nodes-"); err != nil {

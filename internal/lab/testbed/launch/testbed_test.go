@@ -15,13 +15,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/torch-mcast/torch-mcast/internal/lab/programs"
 	"github.com/torch-mcast/torch-mcast/internal/lab/testbed"
 	"github.com/torch-mcast/torch-mcast/internal/lab/testbed/launch"
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
-// mcast is the program, built for these tests.
-var mcast string
+// built are the programs, built for these tests.
+var built programs.Paths
 
 // The test program runs a job on the testbed that this variable names, to be killed meanwhile.
 const beRunner = "BE_RUNNER"
@@ -50,13 +51,14 @@ func runForever(name string) error {
 }
 
 func testMain(m *testing.M) int {
-	defer systest.RemoveMcast()
+	defer systest.RemovePrograms()
 	if os.Geteuid() == 0 {
-		var err error
-		if mcast, err = systest.Mcast(); err != nil {
+		folder, err := systest.Programs()
+		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			return 1
 		}
+		built = programs.In(folder)
 	}
 	return m.Run()
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/torch-mcast/torch-mcast/internal/lab/programs"
 	"github.com/torch-mcast/torch-mcast/internal/explain"
 	"github.com/torch-mcast/torch-mcast/internal/group"
 	"github.com/torch-mcast/torch-mcast/internal/lab/testbed"
@@ -24,13 +25,13 @@ import (
 var record = flag.Bool("record", false, "write what ranks count of all cases to the testdata of internal/explain")
 
 // TestTroublesShow: a trouble is in the accounts of the rank that it was planted at, and of no other. What is looked for does
-// not depend on how fast this machine is; the verdicts do, so `mcast testbed experiment explain` counts those, and the
+// not depend on how fast this machine is; the verdicts do, so `mcast-lab testbed experiment explain` counts those, and the
 // rules are held to accounts that were recorded (internal/explain).
 func TestTroublesShow(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("a testbed needs root")
 	}
-	program, err := systest.Mcast()
+	folder, err := systest.Programs()
 	require.NoError(t, err)
 	const at = 2
 	for name, shows := range map[string]func(a *explain.Account) bool{
@@ -48,7 +49,7 @@ func TestTroublesShow(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			systest.Undisturbed(t, func() string {
-				o, err := attempt(t, named(t, name), at, program)
+				o, err := attempt(t, named(t, name), at, programs.In(folder))
 				if err != nil {
 					return err.Error()
 				}
@@ -68,13 +69,13 @@ func TestTroublesShow(t *testing.T) {
 }
 
 // attempt tries a case on a testbed of its own.
-func attempt(t *testing.T, c *Case, rank int, program string) (o Outcome, err error) {
+func attempt(t *testing.T, c *Case, rank int, paths programs.Paths) (o Outcome, err error) {
 	t.Helper()
 	spec := Bed
 	spec.Name = testbed.ProcessName("trouble")
 	tb, err := testbed.Up(t.Context(), spec, nil)
 	require.NoError(t, err)
-	trial := Trial{Case: c, Bed: tb, Rank: rank, Program: program, Watched: 6 * time.Second}
+	trial := Trial{Case: c, Bed: tb, Rank: rank, Programs: paths, Watched: 6 * time.Second}
 	o, err = trial.Run(t.Context())
 	return o, errors.Join(err, tb.Down())
 }
@@ -84,7 +85,7 @@ func TestRecord(t *testing.T) {
 	if !*record {
 		t.Skip("it writes testdata: -args -record")
 	}
-	program, err := systest.Mcast()
+	folder, err := systest.Programs()
 	require.NoError(t, err)
 	var text bytes.Buffer
 	for i := range Cases {
@@ -92,7 +93,7 @@ func TestRecord(t *testing.T) {
 		const tries, at = 10, 2
 		right, said := false, ""
 		for n := 0; n < tries && !right; n++ {
-			o, err := attempt(t, c, at, program)
+			o, err := attempt(t, c, at, programs.In(folder))
 			require.NoError(t, err)
 			if right = o.Right; !right {
 				text, err := json.Marshal(o)
@@ -109,6 +110,6 @@ func TestRecord(t *testing.T) {
 
 func TestMain(m *testing.M) {
 	code := m.Run()
-	systest.RemoveMcast()
+	systest.RemovePrograms()
 	os.Exit(code)
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/torch-mcast/torch-mcast/internal/explain"
+	"github.com/torch-mcast/torch-mcast/internal/lab/programs"
 	"github.com/torch-mcast/torch-mcast/internal/lab/testbed"
 	"github.com/torch-mcast/torch-mcast/internal/lab/testbed/launch"
 	"github.com/torch-mcast/torch-mcast/internal/watch"
@@ -18,12 +19,12 @@ import (
 
 // Trial is one trouble on one testbed.
 type Trial struct {
-	Case    *Case
-	Cell    *Cell // nil: size and compute are the case's own
-	Bed     *testbed.Testbed
-	Rank    int           // whose trouble it is
-	Program string        // mcast
-	Watched time.Duration // for how long the job is looked at
+	Case     *Case
+	Cell     *Cell // nil: size and compute are the case's own
+	Bed      *testbed.Testbed
+	Rank     int // whose trouble it is
+	Programs programs.Paths
+	Watched  time.Duration // for how long the job is looked at
 
 	ctx   context.Context
 	plan  Plan
@@ -98,7 +99,7 @@ func (t *Trial) later(f func() error) { t.undo = append(t.undo, f) }
 // start starts the ranks, and the switch before them if the case has one.
 func (t *Trial) start(pages, folder string) (err error) {
 	if t.Case.Switch {
-		if t.nodes, err = launch.StartNodes(t.ctx, t.Bed, launch.NodeOptions{Mcast: t.Program}); err != nil {
+		if t.nodes, err = launch.StartNodes(t.ctx, t.Bed, launch.NodeOptions{Mcast: t.Programs.Mcast}); err != nil {
 			return err
 		}
 		t.later(t.nodes.Close)
@@ -109,7 +110,7 @@ func (t *Trial) start(pages, folder string) (err error) {
 	}
 	ctx, stop := context.WithCancel(t.ctx)
 	t.run, err = launch.Start(ctx, t.Bed, launch.Job{
-		Command: []string{t.Program, "testbed", "trouble-worker", string(text)}, Nodes: t.nodes, KeepGoing: true, Logs: folder,
+		Command: []string{t.Programs.Lab, "testbed", "trouble-worker", string(text)}, Nodes: t.nodes, KeepGoing: true, Logs: folder,
 		Env: []string{"MCAST_METRICS=" + pages},
 	})
 	t.later(func() error {

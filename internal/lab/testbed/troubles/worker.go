@@ -46,7 +46,7 @@ func Train(ctx context.Context, plan Plan) error {
 	for i, name := range []string{"RANK", "WORLD_SIZE"} {
 		n, err := strconv.Atoi(os.Getenv(name))
 		if err != nil {
-			return fmt.Errorf("%s=%q: want a number: `mcast testbed experiment explain` starts this program", name, os.Getenv(name))
+			return fmt.Errorf("%s=%q: want a number: `mcast-lab testbed experiment explain` starts this program", name, os.Getenv(name))
 		}
 		place[i] = n
 	}

@@ -120,7 +120,7 @@ func (r *rank) check(lookup func(string) (string, bool)) (err error) {
 	for name, to := range map[string]*int{"RANK": &r.rank, "WORLD_SIZE": &r.size} {
 		text, _ := lookup(name)
 		if *to, err = strconv.Atoi(text); err != nil {
-			return fmt.Errorf("%s=%q: want a number: `mcast testbed faults` starts this program", name, text)
+			return fmt.Errorf("%s=%q: want a number: `mcast-lab testbed faults` starts this program", name, text)
 		}
 	}
 	host, _ := lookup("MASTER_ADDR")

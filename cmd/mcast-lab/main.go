@@ -1,0 +1,36 @@
+// Command mcast-lab makes the experiments of this project: `mcast-lab sim` runs the protocol on a simulated cluster,
+// `mcast-lab testbed` on many hosts made of network namespaces, `mcast-lab ring` what it is compared with. What a training
+// needs is another program, cmd/mcast, which this one runs on the hosts of a testbed.
+package main
+
+import (
+	"github.com/torch-mcast/torch-mcast/internal/cli"
+)
+
+type commands struct {
+	Sim     simCommand     `cmd:"" help:"Run the protocol, and what it is compared with, in virtual time."`
+	Testbed testbedCommand `cmd:"" help:"Build hosts and switches of network namespaces, run ranks on them."`
+	Ring    ringCommand    `cmd:"" help:"Run a collective by a ring of unicast, as mcast bench runs ours."`
+
+	cli.Common
+}
+
+var program = cli.Program{
+	Name: "mcast-lab", Description: "Experiments with torch-mcast: a simulator, a testbed, and what to compare with.",
+	Statuses: `  0     it did what it was asked to, and found nothing wrong
+  1     it failed
+  64    a flag, an argument or a setting is wrong: nothing has begun
+  124   testbed experiment: the time of --within is over
+  130   testbed experiment: a signal ended it
+testbed with and testbed rsh end with the status of their command.
+`,
+}
+
+func main() {
+	var c commands
+	k := program.Parse(&c)
+	if !c.Ring.Spawned { // otherwise whoever started this rank has said so
+		program.WarnOfVariables()
+	}
+	k.FatalIfErrorf(k.Run())
+}

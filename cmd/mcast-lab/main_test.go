@@ -1,0 +1,145 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/torch-mcast/torch-mcast/internal/bench"
+	"github.com/torch-mcast/torch-mcast/internal/cli/clitest"
+	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
+)
+
+// forAll is a directory that any user may read; TestMain removes it.
+var forAll string
+
+func TestMain(m *testing.M) {
+	clitest.Main(main, func() int {
+		defer systest.RemovePrograms()
+		var err error
+		// Ordinary users reach /tmp, wherever TMPDIR is.
+		if forAll, err = os.MkdirTemp("/tmp", "mcast-test-"); err == nil {
+			err = os.Chmod(forAll, 0o755)
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		defer func() { _ = os.RemoveAll(forAll) }()
+		return m.Run()
+	})
+}
+
+// lab prepares a run of this program.
+var lab = clitest.Command
+
+func results(t *testing.T, ndjson []byte) (all []bench.Result) {
+	t.Helper()
+	for d := json.NewDecoder(bytes.NewReader(ndjson)); ; {
+		var r bench.Result
+		err := d.Decode(&r)
+		if errors.Is(err, io.EOF) {
+			return all
+		}
+		require.NoError(t, err)
+		all = append(all, r)
+	}
+}
+
+// TestCommon: what mcast has as well.
+func TestCommon(t *testing.T) {
+	for args, want := range map[string]string{
+		"version":          `^mcast-lab \d+\.\d+\.\d+ \(go`,
+		"--version":        `^mcast-lab \d+\.\d+\.\d+ \(go`,
+		"version --json":   `^\{"version":`,
+		"completion bash":  `complete -o default -F _mcast-lab mcast-lab\n`,
+		"complete -- t":    `^testbed\n$`,
+		"--man":            `^\.TH MCAST-LAB 1 `,
+		"--help":           `(?s)^Usage: mcast-lab .*\n  testbed  .*\n  124 `,
+		"sim nodes --help": `(?s)^Usage: mcast-lab sim nodes`,
+		"completion fish":  `complete -c mcast-lab `,
+		"completion zsh":   `#compdef mcast-lab\n`,
+		"testbed --help":   `Run a command on every host of a testbed`,
+		"ring --help":      `--in-place`,
+	} {
+		cmd, stdout, stderr := lab(t, nil, strings.Fields(args)...)
+		require.NoError(t, cmd.Run(), stderr)
+		assert.Regexp(t, want, stdout.String(), args)
+	}
+}
+
+// TestHelpIsOneScreen: as that of mcast.
+func TestHelpIsOneScreen(t *testing.T) { clitest.RequireShortHelp(t) }
+
+// TestExitStatusesAreDocumented: --help and docs/COMMANDS.md have the same ones.
+func TestExitStatusesAreDocumented(t *testing.T) {
+	clitest.RequireStatuses(t, "mcast-lab", "../../docs/COMMANDS.md")
+}
+
+// TestMistakes: whatever is given wrongly, to whatever command, ends with one status, and nothing has begun.
+func TestMistakes(t *testing.T) {
+	clitest.RequireMistakes(t, [][3]string{
+		{"", "", "no command: want one of sim, testbed, ring, version, completion"},
+		{"", "bench allgather", "unexpected argument bench"},
+		{"MCAST_TIMEOUT=x", "ring allgather --ranks 1", "MCAST_TIMEOUT"},
+		{"", "sim allgather --nodes 1", "want at least 2"},
+		{"", "sim allgather --rate unlimited", "--rate=unlimited"},
+		{"", "sim allgather --loss 1", "below 1"},
+		{"", "sim allgather --nodes -1", "want at least 2"},
+		{"", "sim allgather --chunk 1G", "want at most 512KiB"},
+		{"", "sim allgather --queue 1", "a packet"},
+		{"", "sim allgather --latency 1h", "want at most 1s"},
+		{"", "sim allgather --jitter -1", "want at least 0"},
+		{"", "sim allgather --leaves 4", "go together"},
+		{"", "sim allgather --segment 4K", "--segment"},
+		{"", "sim allgather --trace x --bytes 1K,2K", "--trace"},
+		{"", "sim broadcast --algorithm ring", "want one of"},
+		{"", "sim broadcast --nodes 100000 --radix 4", "do not fit"},
+		{"", "sim overlap --iters 2", "mean nothing to an overlap"},
+		{"", "sim nodes --way mesh", "--way=mesh"},
+		{"", "sim figures --out x --only none", "--only"},
+		{"", "sim figures --out x --only=", "empty name"},
+		{"", "sim nodes --way=", "empty name"},
+		{"", "sim soak --operations -1", "must not be negative"},
+		{"", "sim soak --replay {", "not a scenario"},
+		{"", "sim soak --replay=", "not a scenario"},
+		{"", "testbed up --hosts 0", "want 1 to 1000"},
+		{"", "testbed with --hosts 2 --loss 2 -- true", "is no share"},
+		{"", "testbed with --hosts 2 --mtu 9 -- true", "want 1280 to 65535"},
+		{"", "testbed fault loss all one", "is no share"},
+		{"", "testbed fault rate all 10", "is no rate"},
+		{"", "testbed fault freeze all 0", "want a time such as 2s"},
+		{"", "testbed fault signal 0 HUPP", "is no signal"},
+		{"", "testbed fault flap 0 --times 0", "at least once"},
+		{"", "testbed faults --repeat 0", "want at least 1"},
+		{"", "testbed faults --only [", "want a row"},
+		{"", "testbed experiment none", "there is no experiment"},
+		{"", "testbed experiment all --rounds 0", "want at least 1"},
+		{"", "testbed experiment all --within -1", "--within"},
+		{"", "testbed fault delay 0 -1s", "below 0"},
+	})
+}
+
+// TestNothingBegins: what a path refuses is said before anything takes long.
+func TestNothingBegins(t *testing.T) {
+	for args, says := range map[string]string{
+		"sim allgather --trace /nonexistent/x": "--trace: open /nonexistent/x: no such file or directory",
+		"sim figures --out /dev/null/x":        "--out: ",
+		"testbed experiment unicast":           "neither ",
+		"testbed faults":                       "neither ",
+	} {
+		cmd, stdout, stderr := lab(t, []string{"PATH="}, strings.Fields(args)...) // where there is no mcast
+		require.Error(t, cmd.Run(), args)
+		assert.Equal(t, 1, cmd.ProcessState.ExitCode(), "%s: %s", args, stderr)
+		assert.Contains(t, stderr.String(), says, args)
+		assert.NotContains(t, stdout.String(), "hash", args)
+	}
+}
