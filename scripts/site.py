@@ -80,8 +80,13 @@ def on_page_markdown(markdown: str, page: Page, config: Any, files: Files) -> st
 
 
 def manual() -> str:
-    """Return the manual page, which the program writes for man(1), as a page of the site."""
-    program = ROOT / "bin" / "mcast"
+    """Return the manual pages, which the programs write for man(1), as a page of the site."""
+    pages = (f"## {name}\n\n{_manual(name)}" for name in ("mcast", "mcast-lab"))
+    return "# Command line\n\n" + "\n".join(pages)
+
+
+def _manual(name: str) -> str:
+    program = ROOT / "bin" / name
     if not program.exists():
         raise PluginError(f"{program} is missing, which writes the manual: make build")
     written = subprocess.run([program, "--man"], capture_output=True, text=True, check=True).stdout
@@ -104,4 +109,4 @@ def manual() -> str:
                 term = term or line.startswith("\\fB")  # the first below .RS has no .TP
                 lines.append(" " * (depth + (0 if term else 4)) + text)
                 term = False
-    return "# Command line\n\n```text\n" + "\n".join(lines) + "\n```\n"
+    return "```text\n" + "\n".join(lines) + "\n```\n"

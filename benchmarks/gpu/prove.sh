@@ -16,6 +16,7 @@ limit=${LIMIT_S:-480}
 python=${PYTHON:-$root/.venv/bin/python}
 command -v "$python" >/dev/null || python=python3
 mcast=$root/bin/mcast lab=$root/bin/mcast-lab
+[ ! -e "$lab.gz" ] || gunzip --keep --force "$lab.gz" # as scripts/gpu-kit leaves it
 export PYTHON=$python PYTHONPATH=$root/python${PYTHONPATH:+:$PYTHONPATH} MCAST_LIBRARY=$root/lib/libnccl-net-mcast.so
 export OMP_NUM_THREADS=1
 mkdir -p "$out"

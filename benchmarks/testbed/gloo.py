@@ -197,7 +197,7 @@ def fork(args: argparse.Namespace) -> None:
     """Start all ranks, and end all with the first that fails."""
     for name in (f"{args.namespaces}{r // args.per_host}" for r in range(args.ranks)):
         if not Path("/run/netns", name).exists():
-            sys.exit(f"there is no network namespace {name}: `mcast-lab testbed up` makes mcast-NAME-h0, h1, ...")
+            sys.exit(f"there is no network namespace {name}: `mcast-lab testbed up` makes mcast-NAME-h0, ...")
     os.environ |= {"MASTER_ADDR": args.master, "MASTER_PORT": str(args.port)}
     context = multiprocessing.get_context("fork")
     left: dict[Any, Any] = {}

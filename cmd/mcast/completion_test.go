@@ -29,17 +29,17 @@ func completionScript(t *testing.T, shell string) (folder string) {
 func TestBashCompletes(t *testing.T) {
 	folder := completionScript(t, "bash")
 	for words, want := range map[string]string{
-		"be":                                  "bench",
-		"trace me":                            "merge",
-		"nccl ":                               "check topology",
-		"bench all":                           "allgather allreduce",
-		"bench allgather --fab":               "--fabric",
-		"nccl check --nvswitch ":              "no unknown yes",
-		"nccl check --nvswitch = y":           "yes", // as bash cuts --nvswitch=y
-		"completion ":                         "bash fish zsh",
-		"doctor --spaw":                       "", // --spawned is hidden, and of another command
-		"bench allgather --spaw":              "",
-		"advise -- mcast ben":                 "",
+		"be":                        "bench",
+		"trace me":                  "merge",
+		"nccl ":                     "check topology",
+		"bench all":                 "allgather allreduce",
+		"bench allgather --fab":     "--fabric",
+		"nccl check --nvswitch ":    "no unknown yes",
+		"nccl check --nvswitch = y": "yes", // as bash cuts --nvswitch=y
+		"completion ":               "bash fish zsh",
+		"doctor --spaw":             "", // --spawned is hidden, and of another command
+		"bench allgather --spaw":    "",
+		"advise -- mcast ben":       "",
 	} {
 		list := strings.Split("mcast "+words, " ")
 		cmd := exec.Command("bash", "-c", `. "$0/script"; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _mcast; echo "${COMPREPLY[*]}"`)

@@ -37,6 +37,9 @@ func (r *Ring) check(collective string, f *Flags, lookup func(string) (string, b
 	if err != nil {
 		return nil, err
 	}
+	if err := settings.Check(); err != nil {
+		return nil, err
+	}
 	b := &bench{collective: collective, ring: r, settings: settings}
 	if err := f.check(b, lookup); err != nil {
 		return nil, err

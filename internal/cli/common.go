@@ -15,7 +15,7 @@ import (
 // Common are the commands and flags that every program has.
 type Common struct {
 	Version    versionCommand    `cmd:"" help:"Print the version."`
-	Completion completionCommand `cmd:"" help:"Print a script by which a shell completes commands, flags and values."`
+	Completion completionCommand `cmd:"" help:"Print a script by which a shell completes command lines."`
 	Complete   completeCommand   `cmd:"" hidden:""`
 
 	VersionFlag kong.VersionFlag `name:"version" help:"Print the version."`
