@@ -19,7 +19,7 @@ from .board import Board
 
 _SKIP_LINE = re.compile(r"^\s+\S+\.go:\d+: (.*)")
 _MODULE = "github.com/torch-mcast/torch-mcast/"
-_LONGEST = ("internal/group", "internal/lab/world", "cmd/mcast")  # packages to begin with
+_LONGEST = ("internal/group", "internal/lab/world", "cmd/mcast", "cmd/mcast-lab")  # packages to begin with
 _SHOWN = 200  # lines of a failure's output
 
 
