@@ -20,6 +20,14 @@
 extern "C" {
 #endif
 
+/* What a release promises. Within one MCAST_ABI a function, a constant and a
+ * field keep their name, their form and their meaning; new ones may come. What
+ * would break a program that was built with an older header makes MCAST_ABI
+ * larger. A program that is built with one header and run with another release's
+ * library compares it with mcast_abi(). The library has no soname, since NCCL
+ * loads it by the name of its file: a linked program needs
+ * libnccl-net-mcast.so, and not a file of one MCAST_ABI. All ranks of a job run
+ * one release; others are refused in words. */
 #define MCAST_ABI 2
 
 /* BEGIN errors: written by "go generate ./internal/api" from internal/api/errors.go */
@@ -73,6 +81,9 @@ enum { MCAST_SUM = 0, MCAST_PROD = 1, MCAST_MAX = 2, MCAST_MIN = 3, MCAST_AVG = 
 
 /* mcast_version returns e.g. "0.1.0 (go1.26, linux/amd64, avx512)". Static. */
 const char *mcast_version(void);
+
+/* mcast_abi returns the MCAST_ABI that the library was built with. */
+int mcast_abi(void);
 
 /* mcast_error_rank returns the number of the rank that the last call of this
  * thread that failed was about, such as the one that died or did not come; -1:

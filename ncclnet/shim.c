@@ -13,6 +13,11 @@ const char *mcast_version(void)
 	return mcast_forked() ? "unknown, in a fork of the process that loaded the library" : goVersion();
 }
 
+int mcast_abi(void)
+{
+	return MCAST_ABI;
+}
+
 static __thread int error_rank = -1;
 
 int mcast_error_rank(void)

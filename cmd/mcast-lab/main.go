@@ -4,6 +4,10 @@
 package main
 
 import (
+	"fmt"
+	"os"
+	"slices"
+
 	"github.com/torch-mcast/torch-mcast/internal/cli"
 )
 
@@ -26,7 +30,19 @@ testbed with and testbed rsh end with the status of their command.
 `,
 }
 
+// others are the commands of mcast that are none here.
+var others = []string{"bench", "switch", "top", "explain", "advise", "metrics", "trace", "nccl", "doctor", "secret", "env", "bugreport"}
+
+// elsewhere says where a command is that another program has; empty: no other one has it.
+func elsewhere(args []string) string {
+	if len(args) == 0 || !slices.Contains(others, args[0]) {
+		return ""
+	}
+	return fmt.Sprintf("%s is a command of mcast, which lies beside this program: mcast %s", args[0], args[0])
+}
+
 func main() {
+	program.Refuse(elsewhere(os.Args[1:]))
 	var c commands
 	k := program.Parse(&c)
 	if !c.Ring.Spawned { // otherwise whoever started this rank has said so

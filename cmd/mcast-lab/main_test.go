@@ -88,7 +88,7 @@ func TestExitStatusesAreDocumented(t *testing.T) {
 func TestMistakes(t *testing.T) {
 	clitest.RequireMistakes(t, [][3]string{
 		{"", "", "no command: want one of sim, testbed, ring, version, completion"},
-		{"", "bench allgather", "unexpected argument bench"},
+		{"", "bench allgather", "bench is a command of mcast"},
 		{"MCAST_TIMEOUT=x", "ring allgather --ranks 1", "MCAST_TIMEOUT"},
 		{"", "sim allgather --nodes 1", "want at least 2"},
 		{"", "sim allgather --rate unlimited", "--rate=unlimited"},

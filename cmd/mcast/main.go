@@ -43,7 +43,7 @@ var program = cli.Program{
 }
 
 func main() {
-	endIfMoved(os.Args[1:])
+	program.Refuse(moved(os.Args[1:]))
 	var c commands
 	k := program.Parse(&c, kong.Configuration(readFlagFile))
 	if !c.Bench.Spawned { // otherwise whoever started this rank has said so

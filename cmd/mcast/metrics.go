@@ -95,7 +95,7 @@ func (c *metricsCommand) Run() error {
 		}
 	}
 	if at, err := os.Stat(c.Textfile); c.Textfile != "" && (err != nil || !at.IsDir()) {
-		return fmt.Errorf("--textfile=%q is not allowed: want a directory that is there, such as /var/lib/node_exporter", c.Textfile)
+		return config.Mistakef("--textfile=%q is not allowed: want a directory that is there, such as /var/lib/node_exporter", c.Textfile)
 	}
 	if c.Textfile != "" {
 		if err := unix.Access(c.Textfile, unix.W_OK|unix.X_OK); err != nil {

@@ -18,6 +18,7 @@ import (
 	collector "go.opentelemetry.io/proto/otlp/collector/metrics/v1"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/group"
 	"github.com/torch-mcast/torch-mcast/internal/watch"
 )
@@ -112,6 +113,7 @@ func TestOTLP(t *testing.T) {
 func TestNoTextfileIntoNowhere(t *testing.T) {
 	cmd, _, stderr := mcast(t, nil, "metrics", "--listen", "127.0.0.1:0", "--textfile", filepath.Join(t.TempDir(), "none"))
 	require.Error(t, cmd.Run())
+	require.Equal(t, config.ExitMistake, cmd.ProcessState.ExitCode())
 	require.Contains(t, stderr.String(), "want a directory that is there")
 	require.NotContains(t, stderr.String(), "url=")
 }

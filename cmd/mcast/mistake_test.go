@@ -18,6 +18,7 @@ func TestMistakes(t *testing.T) {
 		{"", "testbed up", "testbed is in mcast-lab now"},
 		{"", "bench allgather --algorithm ring", "the ring is in mcast-lab now"},
 		{"", "", "no command"},
+		{"", "bench allgather --switch 127.0.0.1:7470", "a value of --switch is written --switch=127.0.0.1:7470"},
 		{"", "benhc", `did you mean "bench"?`},
 		{"", "bench allgater", "must be one of"},
 		{"", "bench allgather --byte 1K", "did you mean"},

@@ -2,11 +2,8 @@ package main
 
 import (
 	"fmt"
-	"os"
 	"slices"
 	"strings"
-
-	"github.com/torch-mcast/torch-mcast/internal/config"
 )
 
 // moved says where to find what this program once did, and mcast-lab does now; empty: it is none of that.
@@ -21,12 +18,4 @@ func moved(args []string) string {
 		return "--algorithm is no flag any more: the ring is in mcast-lab now, the program for experiments that `make build` makes: mcast-lab ring"
 	}
 	return ""
-}
-
-// endIfMoved answers an old command line.
-func endIfMoved(args []string) {
-	if text := moved(args); text != "" {
-		fmt.Fprintln(os.Stderr, "mcast: error:", text)
-		os.Exit(config.ExitMistake)
-	}
 }

@@ -76,7 +76,7 @@ func (c *switchCommand) Run() error {
 		Jobs: c.Jobs, Members: c.Members, JoinTimeout: c.JoinTimeout, Log: log, Elsewhere: netdev.Elsewhere,
 	})
 	if err != nil {
-		return busy("bind", err)
+		return listening("bind", err)
 	}
 	defer func() { _ = s.Close() }()
 	if c.HTTP != "" {
@@ -201,12 +201,15 @@ func loopback(bind string) bool {
 	return err == nil && (host == "localhost" || ip != nil && ip.IsLoopback())
 }
 
-// busy adds the remedy to an error of a listener: another program may have its port.
-func busy(flag string, err error) error {
-	if !errors.Is(err, syscall.EADDRINUSE) {
-		return err
+// listening adds the remedy to an error of a listener.
+func listening(flag string, err error) error {
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return fmt.Errorf("%w: `ss -ltnp` shows the program that listens there; --%s takes another port", err, flag)
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		return fmt.Errorf("%w: no interface here has that address; `ip addr` shows those that --%s takes", err, flag)
 	}
-	return fmt.Errorf("%w: `ss -ltnp` shows the program that listens there; --%s takes another port", err, flag)
+	return err
 }
 
 // serveHTTP serves who proves the secret, or everybody if there is none, until stop is called.
@@ -217,7 +220,7 @@ func serveHTTP(flag, at string, handler http.Handler, secret string, log *slog.L
 	}
 	ln, err := net.Listen("tcp", at)
 	if err != nil {
-		return nil, fmt.Errorf("--%s: %w", flag, busy(flag, err))
+		return nil, fmt.Errorf("--%s: %w", flag, listening(flag, err))
 	}
 	if pages == nil && !loopback(at) {
 		log.Warn("everybody who reaches this address may read what is there; see MCAST_SECRET", flag, at)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/alecthomas/kong"
@@ -27,6 +28,17 @@ func withNegatives(args []string) []string {
 		joined = append(joined, arg)
 	}
 	return joined
+}
+
+// withValue has an error about the value of a flag that can stand alone, as in --switch host:port, say how it is written.
+func withValue(err error, args []string) error {
+	var wrong *kong.ParseError
+	stray, is := strings.CutPrefix(err.Error(), "unexpected argument ")
+	at := slices.Index(args, stray)
+	if !is || at < 1 || !strings.HasPrefix(args[at-1], "--") || args[at-1] == "--" || !errors.As(err, &wrong) {
+		return err
+	}
+	return &commandError{fmt.Sprintf("unexpected argument %s: a value of %s is written %s=%s", stray, args[at-1], args[at-1], stray), wrong}
 }
 
 // withCommands has an error for want of a command name all that there are: kong names the first five, or none where

@@ -35,9 +35,17 @@ func (p Program) Parse(commands any, options ...kong.Option) *kong.Context {
 		k, err = parser.Parse(withNegatives(os.Args[1:]))
 	}
 	if err != nil {
-		parser.FatalIfErrorf(config.Mistake{Err: withCommands(err)})
+		parser.FatalIfErrorf(config.Mistake{Err: withCommands(withValue(err, os.Args[1:]))})
 	}
 	return k
+}
+
+// Refuse ends the process as a mistake does, if there is something to say of its command line.
+func (p Program) Refuse(why string) {
+	if why != "" {
+		fmt.Fprintf(os.Stderr, "%s: error: %s\n", p.Name, why)
+		os.Exit(config.ExitMistake)
+	}
 }
 
 // WarnOfVariables says which variables of the environment look like settings, and are none.

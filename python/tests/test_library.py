@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from torch_mcast import _lib
+from torch_mcast import _lib, errors
 
 from .host import host
 
@@ -40,6 +40,20 @@ def test_only_the_api_is_visible() -> None:
 def test_the_room_for_a_blob_is_what_the_header_says() -> None:
     text = (_lib.find().parent / "mcast.h").read_text()
     assert re.findall(r"#define MCAST_BLOB_MAX (\d+)", text) == [str(_lib._BLOB_BYTES)]
+
+
+def test_a_library_of_another_abi_is_refused_in_words(tmp_path: Path) -> None:
+    text = (_lib.find().parent / "mcast.h").read_text()
+    assert re.findall(r"#define MCAST_ABI (\d+)", text) == [str(_lib._ABI)]
+    gcc = shutil.which("gcc")
+    assert gcc, "gcc is missing (Debian: apt-get install gcc)"
+    functions = "".join(f"int {name}(void) {{ return 0; }}\n" for name in header_functions() - {"mcast_abi"})
+    for abi, said in (("", "another release"), ("int mcast_abi(void) { return 1; }", "has MCAST_ABI 1, torch_mcast needs 2")):
+        source, other = tmp_path / "other.c", tmp_path / f"other{len(abi)}.so"
+        source.write_text(functions + abi)
+        subprocess.run([gcc, "-shared", "-fPIC", "-o", other, source], check=True)
+        with pytest.raises(errors.LibraryError, match=f"{said}.*make build"):
+            _lib.Library(other)
 
 
 def test_a_blob_with_too_little_room_says_what_is_needed() -> None:

@@ -88,6 +88,8 @@ def stream_at(device: int, stream: int, timeout_ms: int) -> StreamStruct:
     return StreamStruct(c.sizeof(StreamStruct), stream, timeout_ms, device)
 
 
+_ABI = 2  # MCAST_ABI of mcast.h
+_REMEDY = "build both from one commit (make build), or set MCAST_LIBRARY to the library that belongs to it"
 _ERR = [c.c_char_p, c.c_size_t]
 _WORK = [c.POINTER(c.c_int64), *_ERR]
 _AT = c.POINTER(StreamStruct)
@@ -233,8 +235,12 @@ class Library:
                 function.restype = c.c_int
             self._dll.mcast_version.argtypes = []
             self._dll.mcast_version.restype = c.c_char_p
+            self._dll.mcast_abi.argtypes = []
+            abi = self._dll.mcast_abi()
         except AttributeError as e:
-            raise errors.LibraryError(f"{path} is not the library that torch_mcast needs: {e}") from e
+            raise errors.LibraryError(f"{path} is of another release than torch_mcast ({e}): {_REMEDY}") from e
+        if abi != _ABI:
+            raise errors.LibraryError(f"{path} has MCAST_ABI {abi}, torch_mcast needs {_ABI}: {_REMEDY}")
 
     def _check(self, code: int) -> None:
         if code != errors.OK:

@@ -77,7 +77,7 @@ func explainCells(o *Options) (all []*explainCell, err error) {
 		}
 	}
 	if len(all) == 0 {
-		return nil, config.Mistakef("--cases=%s: no trouble has such a name", strings.Join(o.Cases, ","))
+		return nil, config.Mistakef("--cases=%s: no trouble has such a name; want some of %s", strings.Join(o.Cases, ","), troubles.Names())
 	}
 	return all, nil
 }

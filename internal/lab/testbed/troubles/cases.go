@@ -45,6 +45,15 @@ func (c *Case) Asked(parts []string) bool {
 	return len(parts) == 0 && !c.asked || slices.ContainsFunc(parts, func(part string) bool { return strings.Contains(c.Name, part) })
 }
 
+// Names are those of all cases.
+func Names() string {
+	var names []string
+	for i := range Cases {
+		names = append(names, strconv.Quote(Cases[i].Name))
+	}
+	return strings.Join(names, ", ")
+}
+
 // plan is the training, in a cell if there is one. Else layers take about as long to gather as half of what they take to compute.
 func (c *Case) plan(cell *Cell) Plan {
 	if cell != nil {
