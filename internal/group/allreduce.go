@@ -66,7 +66,7 @@ func (g *Group) startAllreduce(send, recv []byte, t reduce.Type, op reduce.Op, f
 	parts := 1 + 2*len(a.segments)
 	joint := engine.NewJoint(parts, a.finish)
 	joint.Book(g.books.of(allreduceKind, len(send)))
-	w := &Work{Work: joint.Work, lane: g.levels[len(g.levels)-1].lanes[overlap.Gather]}
+	w := &Work{Work: joint.Work, lane: g.last().lanes[overlap.Gather]}
 	announced, err := g.announce(newCall(t, op, factor, len(send)), func(err error) {
 		a.disagree = err
 		joint.Ended()
@@ -100,7 +100,7 @@ func (g *Group) startSegments(segments []segment, o collective.Op, ended func())
 	for i := range len(segments) + handOnBehind {
 		if i < len(segments) && err == nil {
 			var rest func() *Work
-			rest, err = g.composer.reduceScatter(segments[i].send, own(segments[i]), o, piece{whole: true, done: func() { g.summed(ended) }})
+			rest, err = g.composer.reduceScatter(segments[i].send, own(segments[i]), o, piece{segment: true, done: func() { g.summed(ended) }})
 			if err == nil {
 				rests = append(rests, rest)
 			}
@@ -113,7 +113,7 @@ func (g *Group) startSegments(segments []segment, o collective.Op, ended func())
 		if err == nil {
 			var w *Work
 			sum := own(segments[k])
-			w, err = g.composer.allgather(sum, sum, segments[k].recv, piece{follows: sums[k].Work, whole: true, done: ended})
+			w, err = g.composer.allgather(sum, sum, segments[k].recv, piece{follows: sums[k].Work, segment: true, done: ended})
 			if err == nil {
 				gathers = append(gathers, w.Work)
 			}

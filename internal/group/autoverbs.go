@@ -17,7 +17,7 @@ func (o *Options) mayHaveDevices() bool {
 }
 
 // openIfAllHave opens the fabric over RDMA devices if every rank has one that works and multicast by them reaches all
-// ranks. If not it returns nil on all ranks alike, and the reason is part of the agreement's.
+// ranks. If not it returns nil on all ranks alike, and the reason is part of the plan's.
 func openIfAllHave(ctx context.Context, m *mesh.Mesh, l *lobby, a *team.Plan, by hostnet.DeviceDatagrams) (*transports, error) {
 	o, prober, err := prepare(ctx, l, a, by)
 	if prober != nil {
@@ -31,10 +31,10 @@ func openIfAllHave(ctx context.Context, m *mesh.Mesh, l *lobby, a *team.Plan, by
 		return nil, err
 	}
 	if missing != "" {
-		a.Reason += "; no RDMA: " + missing
+		a.TakeFabric(a.Fabric, a.Reason+"; no RDMA: "+missing)
 		return nil, nil
 	}
-	a.Fabric, a.Reason = "verbs", "every rank has an RDMA device, and multicast by them reaches every rank"
+	a.TakeFabric("verbs", "every rank has an RDMA device, and multicast by them reaches every rank")
 	return openProbed(ctx, l, a, by, &o, paths)
 }
 

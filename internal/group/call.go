@@ -63,7 +63,7 @@ func (g *Group) announce(mine call, ended func(err error)) (*engine.Work, error)
 		ended(err)
 		return err
 	})
-	w, err := g.composer.allgather(own, own, all, piece{whole: true, done: joint.Ended})
+	w, err := g.composer.allgather(own, own, all, piece{segment: true, done: joint.Ended})
 	if err != nil {
 		return nil, err
 	}

@@ -175,7 +175,7 @@ func (g *Group) release() error {
 	for _, l := range slices.Backward(g.levels) {
 		err = errors.Join(err, l.close())
 	}
-	if g.region != nil {
+	if g.region != nil { // its fabrics are closed: nobody uses it
 		err = errors.Join(err, g.region.Close())
 	}
 	return errors.Join(err, g.free(), g.outputs.close())

@@ -6,7 +6,8 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
 )
 
-// composer makes operations of steps on the levels of a group. Arguments were checked, and the caller has called hold.
+// composer makes operations of steps on the levels of a group. Of those that post, arguments were checked, and the caller
+// has called hold or has g.posting for itself.
 type composer interface {
 	// hold keeps others from posting, as far as steps of one operation must follow each other. release lets them again.
 	hold() (release func())
@@ -36,8 +37,8 @@ type composer interface {
 type piece struct {
 	// follows must be done before; nil: nothing must.
 	follows *engine.Work
-	// whole says that it is one of several segments, for all of which there is room, and is not cut any more.
-	whole bool
+	// segment says that it is one of several, for all of which there is room, and is not cut any more.
+	segment bool
 	// done is called at its end; nil: nothing is.
 	done func()
 }

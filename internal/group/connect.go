@@ -190,7 +190,7 @@ func (l *lobby) dial(ctx context.Context, a *team.Plan, purpose wire.Purpose, pe
 			err, final = fmt.Errorf("%w: %w", context.Cause(failing), err), true
 		}
 		if final {
-			return nil, &absentError{peer, fmt.Errorf("cannot be reached at %v%s: %w", a.Addrs[peer], why(a), err)}
+			return nil, &absentError{peer, fmt.Errorf("cannot be reached at %v%s: %w", a.Addrs[peer], whyThere(a), err)}
 		}
 		before = err
 		l.failing(peer, err)
@@ -201,8 +201,8 @@ func (l *lobby) dial(ctx context.Context, a *team.Plan, purpose wire.Purpose, pe
 	}
 }
 
-// why says why a rank is looked for where it is, if that may be wrong.
-func why(a *team.Plan) string {
+// whyThere says why a rank is looked for where it is, if that may be wrong.
+func whyThere(a *team.Plan) string {
 	if !a.OneHost {
 		return ""
 	}

@@ -49,7 +49,8 @@ type Options struct {
 	Settings config.Settings
 	// Logger takes what the group has to say; nil: standard error, from MCAST_LOG on.
 	Logger *slog.Logger
-	// Network is what other hosts are reached through; nil: the kernel.
+	// Network is what other hosts are reached through; nil: the kernel. By pages and traces a group is seen with the kernel
+	// alone.
 	Network hostnet.Network
 }
 

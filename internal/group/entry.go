@@ -13,11 +13,9 @@ type entry struct {
 	bytes int             // of a shard, or of what a root has
 	own   int             // bytes that this rank gives to it, or gets of it
 	begun bool            // the end of what it follows begins it
-	// done, if not nil, is called at the end, well or not.
-	done func()
 }
 
-// admit says why no operation may begin. g.posting is held, here and below.
+// admit says why no operation may begin. g.posting is held.
 func (g *Group) admit() error {
 	if g.leaving {
 		return g.closed()
@@ -32,14 +30,6 @@ func (g *Group) begin(e *entry) {
 	}
 }
 
-// ended notes that it is done.
-func (g *Group) ended(e *entry) {
-	g.meter.End(e.class)
-	if e.done != nil {
-		e.done()
-	}
-}
-
 // book counts an operation that was posted whole.
 func (g *Group) book(e *entry, w *engine.Work) {
 	g.checkDeparted(e.class)
@@ -48,13 +38,19 @@ func (g *Group) book(e *entry, w *engine.Work) {
 }
 
 // post has a lane of the column take an operation that is one step of it. submit hands it over, and has ended called
-// at its end.
-func (g *Group) post(e entry, submit func(ended func()) (*engine.Work, error)) (*Work, error) {
+// at its end, which calls done if that is not nil. g.posting is held.
+func (g *Group) post(e entry, done func(), submit func(ended func()) (*engine.Work, error)) (*Work, error) {
 	if err := g.admit(); err != nil {
 		return nil, err
 	}
 	g.begin(&e)
-	w, err := submit(func() { g.ended(&e) })
+	class := e.class
+	w, err := submit(func() {
+		g.meter.End(class)
+		if done != nil {
+			done()
+		}
+	})
 	if err != nil {
 		g.meter.End(e.class)
 		return nil, err

@@ -7,11 +7,9 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/team"
 )
 
-// fabrics are those that MCAST_FABRIC names. agreement.choose picks one.
-var fabrics = map[string]struct {
-	open func(context.Context, *mesh.Mesh, *lobby, *team.Plan) (*transports, error)
-}{
-	"shm":   {}, // a region is opened before any fabric, see settleRegion
-	"udp":   {open: openUDP},
-	"verbs": {open: openVerbs},
+// fabrics open those that are over a network; team.New picks one. Shared memory is none of them: a region is opened before
+// any fabric, see settleRegion.
+var fabrics = map[string]func(context.Context, *mesh.Mesh, *lobby, *team.Plan) (*transports, error){
+	"udp":   openUDP,
+	"verbs": openVerbs,
 }

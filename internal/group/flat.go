@@ -54,8 +54,8 @@ func (f flat) barrier() (*Work, error) {
 
 // postGather posts an operation of which own bytes are this rank's.
 func (f flat) postGather(o engine.GatherOp, own int, p piece) (*Work, error) {
-	counted := entry{class: overlap.Gather, kind: o.Collective, bytes: o.Bytes, own: own, begun: o.After != nil, done: p.done}
-	return f.post(counted, func(ended func()) (*engine.Work, error) { return f.column.gather.Submit(o, ended) })
+	counted := entry{class: overlap.Gather, kind: o.Collective, bytes: o.Bytes, own: own, begun: o.After != nil}
+	return f.post(counted, p.done, func(ended func()) (*engine.Work, error) { return f.column.gather.Submit(o, ended) })
 }
 
 func (f flat) reduceScatter(send, recv []byte, o collective.Op, p piece) (rest func() *Work, err error) {
@@ -70,8 +70,8 @@ func (f flat) reduce(send, recv []byte, o collective.Op, root int) (*Work, error
 }
 
 func (f flat) postReduce(kind wire.Collective, o direct.Op, p piece) (*Work, error) {
-	counted := entry{class: overlap.Reduce, kind: kind, bytes: o.Bytes(), own: len(o.Recv), done: p.done}
-	return f.post(counted, func(ended func()) (*engine.Work, error) {
+	counted := entry{class: overlap.Reduce, kind: kind, bytes: o.Bytes(), own: len(o.Recv)}
+	return f.post(counted, p.done, func(ended func()) (*engine.Work, error) {
 		return f.column.reduce.Submit(engine.ReduceOp{Op: o}, ended)
 	})
 }

@@ -20,7 +20,7 @@ import (
 func TestForgedDatagramsEndNoGroup(t *testing.T) {
 	const ranks, shard, forgeries = 3, 64, 10_000
 	g := assemble(t, ranks, func(s *config.Settings) { s.Fabric = "udp" })
-	group, port := g[0].agreed.Group()
+	group, port := g[0].agreed.MulticastGroup()
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, unix.Close(fd)) }()
@@ -67,7 +67,7 @@ func TestForgedChunks(t *testing.T) {
 func standsForgeries(t *testing.T, how func(*config.Settings)) {
 	const ranks, shard, rounds, forgeries = 3, 100_000, 20, 50
 	g := assemble(t, ranks, how)
-	group, port := g[0].agreed.Group()
+	group, port := g[0].agreed.MulticastGroup()
 	to := &unix.SockaddrInet4{Port: int(port), Addr: group.As4()}
 	spy := joined(t, group.As4(), int(port))
 	r := rand.New(rand.NewPCG(3, 4))

@@ -38,8 +38,7 @@ type Group struct {
 	info   Info
 	meter  *overlap.Meter
 	clock  engine.Clock // of all lanes
-	// levels are one or two: the column, which the network joins, and behind it the node, if there is one. Operations
-	// end on the last.
+	// levels are one or two: the column, which the network joins, and behind it the node, if there is one.
 	levels   []*level
 	column   *level
 	composer composer

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
 	"github.com/torch-mcast/torch-mcast/internal/hostnet"
 )
 

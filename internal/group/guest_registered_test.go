@@ -6,8 +6,9 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"github.com/torch-mcast/torch-mcast/internal/hostnet"
 	"golang.org/x/sys/unix"
+
+	"github.com/torch-mcast/torch-mcast/internal/hostnet"
 )
 
 // TestVerbsRegistered: a device sends from memory that is registered, nothing is registered after the first step, and what others

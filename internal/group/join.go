@@ -286,7 +286,7 @@ func openFabric(ctx context.Context, m *mesh.Mesh, l *lobby, a *team.Plan) (c *t
 	if a.Fabric == "shm" {
 		return openShm(a, region), nil
 	}
-	if c, err = fabrics[a.Fabric].open(ctx, m, l, a); err != nil {
+	if c, err = fabrics[a.Fabric](ctx, m, l, a); err != nil {
 		if region != nil {
 			err = errors.Join(err, region.Close())
 		}
@@ -330,7 +330,7 @@ func (g *Group) start(c *transports, window int) error {
 		Rank: a.Rank, Size: a.Size, Fabric: t.Name, Reason: a.Reason, Interface: c.iface,
 		Address: a.Addrs[a.Rank].Addr().String(), Rails: append([]string{}, c.rails...),
 		ChunkBytes: t.Chunk, WindowBytes: window * t.Chunk, SIMD: simd.String(), Notes: append([]string{}, t.Notes...),
-		Peers: c.peers, Unheard: append([][2]int{}, c.unheard...), Topology: s.Topology, Ring: a.Chain(), Nodes: len(a.Nodes), NodesReason: a.Levels(),
+		Peers: c.peers, Unheard: append([][2]int{}, c.unheard...), Topology: s.Topology, Ring: a.RingRanks(), Nodes: len(a.Nodes), NodesReason: a.LevelsReason(),
 	}
 	for _, w := range c.found {
 		g.warnings.add(w.cause, w.text) // logJoined logs it
@@ -348,7 +348,7 @@ func (g *Group) start(c *transports, window int) error {
 	gather := engine.NewGather(engine.GatherConfig{
 		Core: multicast.Config{
 			Rank: a.Column.Own, Size: a.Column.Size(), Ring: a.Ring, Chunk: t.Chunk, Lossless: t.Lossless, Window: window,
-			Chains: a.Chains(window), Subgroups: a.Subgroups(), Eager: min(s.Eager, arenaBytes), Arena: arenaBytes, EagerChunks: eagerChunks, Reads: t.Reads,
+			Chains: a.SendersAtOnce(window), Subgroups: a.Subgroups(), Eager: min(s.Eager, arenaBytes), Arena: arenaBytes, EagerChunks: eagerChunks, Reads: t.Reads,
 			Cutoff: a.Cutoff(g.lobby.network.Cores()), Reorder: reorder, Deaf: c.by.by == byUnicast,
 		},
 		Job: a.ColumnJob(), Fabric: c.gather, Clock: g.clock,

@@ -18,8 +18,8 @@ func BenchmarkOpen(b *testing.B) {
 	}
 }
 
-// BenchmarkAgreement concludes from the blobs of 4 ranks.
-func BenchmarkAgreement(b *testing.B) {
+// BenchmarkPlan concludes from the blobs of 4 ranks.
+func BenchmarkPlan(b *testing.B) {
 	eps, blobs := openAll(b, 4, nil)
 	for b.Loop() {
 		if _, err := team.New(eps[1].opts.self(), blobs); err != nil {

@@ -51,6 +51,9 @@ func (g *Group) newNode(r hostnet.Region) *level {
 	return newLevel(&a.Node, gather, reduce)
 }
 
+// last is the level of the ranks of this host, if there is one, else that of all. Allgathers end there.
+func (g *Group) last() *level { return g.levels[len(g.levels)-1] }
+
 // inFlight returns how many operations of a class were posted and are not done.
 func (l *level) inFlight(c overlap.Class) int {
 	if c == overlap.Gather {

@@ -30,7 +30,7 @@ type Live struct {
 // publish lets others of this user see the group. It goes on unseen where that cannot be.
 func (g *Group) publish() {
 	g.mesh.Answer(g.snapshot)
-	withdraw, err := g.observer.Publish(g.agreed.Settings.Metrics, func() any { return g.Live() }, &live.Job{Group: g.agreed.Name(), Ask: g.ask})
+	withdraw, err := g.observer.publish(g.agreed.Settings.Metrics, func() any { return g.Live() }, &live.Job{Group: g.agreed.Name(), Ask: g.ask})
 	if err != nil {
 		level := slog.LevelInfo
 		if g.agreed.Settings.Metrics != "auto" { // somebody named the place

@@ -29,8 +29,8 @@ func openLobby(t *testing.T) *lobby {
 	return l
 }
 
-// callerAgreement is that of rank 0, which connects to rank 1 in a lobby.
-func callerAgreement(l *lobby) *team.Plan {
+// callersPlan is that of rank 0, which connects to rank 1 in a lobby.
+func callersPlan(l *lobby) *team.Plan {
 	at := netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), uint16(l.port()))
 	return &team.Plan{Size: 2, Job: 5, Keys: []uint64{0, l.key}, Addrs: []netip.AddrPort{{}, at}, Settings: config.Default()}
 }
@@ -43,7 +43,7 @@ func TestLobbyWithoutDescriptors(t *testing.T) {
 		return
 	}
 	l := openLobby(t)
-	a := callerAgreement(l)
+	a := callersPlan(l)
 	a.Settings.Timeout = 4 * time.Second
 	var was unix.Rlimit
 	require.NoError(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &was))
@@ -140,7 +140,7 @@ func TestLobbyClosesWhenAllAreHere(t *testing.T) {
 // while nobody has that, and never once it is in use.
 func TestConnectedTwice(t *testing.T) {
 	l := openLobby(t)
-	a := callerAgreement(l)
+	a := callersPlan(l)
 	who := caller{wire.PurposeStream, 0, 5}
 	first, err := l.dial(t.Context(), a, wire.PurposeStream, 1)
 	require.NoError(t, err)
@@ -166,7 +166,7 @@ func TestConnectedTwice(t *testing.T) {
 func TestDialAgain(t *testing.T) {
 	waits(t)
 	l := openLobby(t)
-	a := callerAgreement(l)
+	a := callersPlan(l)
 	a.Keys[1]++ // for which the lobby hangs up
 	ctx, cancel := context.WithCancelCause(t.Context())
 	dialled := make(chan error, 1)

@@ -5,7 +5,4 @@ import "github.com/torch-mcast/torch-mcast/internal/team"
 // ArgumentError says that a call was wrong in a way that this rank can see by itself. The group goes on.
 type ArgumentError = team.ArgumentError
 
-// MismatchError says that ranks were started with what does not go together.
-type MismatchError = team.MismatchError
-
 func argument(format string, args ...any) error { return team.Argument(format, args...) }

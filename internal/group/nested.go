@@ -18,12 +18,12 @@ import (
 // nested composes operations of a group with two levels. Group.posting guards sums, calls and later.
 type nested struct {
 	*Group
-	node  *level
-	sums  partialSums
-	calls [2]uint32        // of each class that were begun
-	later []postponed      // steps, the first one first; none but while an operation is made
-	whole [2]atomic.Uint64 // operations of each class that were posted
-	tally tally
+	node   *level
+	sums   partialSums
+	calls  [2]uint32        // of each class that were begun
+	later  []postponed      // steps, the first one first; none but while an operation is made
+	posted [2]atomic.Uint64 // operations of each class
+	ended  tally
 }
 
 // hold keeps all others from posting: the steps of an operation go to several lanes.
@@ -33,7 +33,7 @@ func (n *nested) hold() (release func()) {
 }
 
 func (n *nested) posts() mesh.Posted {
-	return mesh.Posted{overlap.Gather: n.whole[overlap.Gather].Load(), overlap.Reduce: n.whole[overlap.Reduce].Load()}
+	return mesh.Posted{overlap.Gather: n.posted[overlap.Gather].Load(), overlap.Reduce: n.posted[overlap.Reduce].Load()}
 }
 
 func (n *nested) wakeAgents() {
@@ -73,8 +73,8 @@ func (t *tally) add(class overlap.Class, across []*Work) {
 
 // count counts calls instead of steps, and apart from that what was given to, and taken from, ranks of this host.
 func (n *nested) count(s *sources) {
-	s.gather.Done = n.tally.gather.Load()
-	s.reduce.Switched, s.reduce.Direct = n.tally.switched.Load(), n.tally.direct.Load()
+	s.gather.Done = n.ended.gather.Load()
+	s.reduce.Switched, s.reduce.Direct = n.ended.switched.Load(), n.ended.direct.Load()
 	_, gather := n.node.gather.Stats()
 	reduce := n.node.reduce.Stats()
 	s.nodeSent = gather.SentBytes + gather.ControlBytes + reduce.SentBytes
@@ -91,7 +91,7 @@ type composed struct {
 	works  []*engine.Work
 	across []*Work // those of works that cross the network
 	rounds []*Work // the last step of each call that posted some
-	behind int     // steps that were postponed
+	behind int     // calls of postpone that were not posted yet
 	err    error   // why not all of them were posted
 }
 
@@ -112,7 +112,7 @@ func (n *nested) compose(o outline) (*composed, error) {
 	if err := n.admit(); err != nil {
 		return nil, err
 	}
-	if !o.piece.whole && n.full(o.class, o.steps) {
+	if !o.piece.segment && n.full(o.class, o.steps) {
 		return nil, engine.ErrBusy
 	}
 	call := o.call
@@ -123,12 +123,12 @@ func (n *nested) compose(o outline) (*composed, error) {
 		entry: entry{class: o.class, kind: call.Collective, bytes: int(call.Bytes), own: o.own, begun: o.piece.follows != nil},
 	}
 	c.joint = engine.NewJoint(c.left, func(err error) error {
-		n.ended(&c.entry)
+		n.meter.End(o.class)
 		if err = cmp.Or(err, c.err); o.finish != nil {
 			err = o.finish(err)
 		}
 		if err == nil {
-			n.tally.add(o.class, c.across)
+			n.ended.add(o.class, c.across)
 		}
 		return err
 	})
@@ -212,7 +212,7 @@ func (c *composed) work(segments int) *Work {
 		c.joint.Ended()
 	}
 	c.joint.Posted(c.works)
-	c.whole[c.entry.class].Add(1)
+	c.nested.posted[c.entry.class].Add(1)
 	c.book(&c.entry, c.joint.Work)
 	w := &Work{Work: c.joint.Work}
 	switch here := c.node.lanes[c.entry.class]; {

@@ -19,9 +19,6 @@ import (
 	"github.com/torch-mcast/torch-mcast/pkg/overlap"
 )
 
-// nodeSegment is a segment between two levels.
-const nodeSegment = 256 << 10
-
 // layOutOn is what a rank concludes of hosts that have so many ranks each, one host after the other.
 func layOutOn(rank int, each ...int) *team.Plan {
 	a := &team.Plan{Rank: rank, Job: 1, Settings: config.Default()}
@@ -120,7 +117,7 @@ func TestStepsArePosted(t *testing.T) {
 			hosts = append(hosts, 1+random.IntN(5))
 		}
 		hosts[0] = max(2, hosts[0])
-		n := []int{0, 4, 4096, nodeSegment, 4 * nodeSegment, 1_000_000}[random.IntN(6)]
+		n := []int{0, 4, 4096, team.SegmentBytes, 4 * team.SegmentBytes, 1_000_000}[random.IntN(6)]
 		for rank := range layOutOn(0, hosts...).Size {
 			t.Run(fmt.Sprintf("%v, rank %d, %d bytes", hosts, rank, n), func(t *testing.T) {
 				a := layOutOn(rank, hosts...)
@@ -162,7 +159,7 @@ func (*sent) Wake()                {}
 func TestResultsAreHandedOnBehindLaterSums(t *testing.T) {
 	for name, start := range map[string]func(g *Group) error{
 		"reduce-scatter": func(g *Group) error {
-			_, err := g.StartReduceScatter(make([]byte, 3*4*nodeSegment), make([]byte, 4*nodeSegment), reduce.I32, reduce.Sum, 0)
+			_, err := g.StartReduceScatter(make([]byte, 3*4*team.SegmentBytes), make([]byte, 4*team.SegmentBytes), reduce.I32, reduce.Sum, 0)
 			return err
 		},
 		"allreduce": func(g *Group) error {

@@ -17,7 +17,7 @@ func (n *nested) allgather(send, own, recv []byte, p piece) (*Work, error) {
 		copy(own, send)
 	}
 	a, shard := n.agreed, len(own)
-	segments := a.GatherGrain(p.whole).Cut(shard, 1)
+	segments := a.GatherGrain(p.segment).Cut(shard, 1)
 	c, err := n.compose(outline{
 		class: overlap.Gather, call: wire.Call{Collective: wire.Allgather, Bytes: uint64(shard)}, own: shard,
 		steps: n.gatherings(len(segments)), piece: p,

@@ -75,7 +75,7 @@ func callOf(c wire.Collective, o collective.Op, bytes, root int) wire.Call {
 // to the one that stands for it, and from there over memory.
 func (n *nested) reduceScatter(send, recv []byte, o collective.Op, p piece) (rest func() *Work, err error) {
 	a, bytes, size := n.agreed, len(recv), o.Type.Size()
-	segments := a.ReduceGrain(p.whole).Cut(bytes, size)
+	segments := a.ReduceGrain(p.segment).Cut(bytes, size)
 	within, across, finish := split(o, a.Size)
 	c, err := n.compose(outline{
 		class: overlap.Reduce, call: callOf(wire.ReduceScatter, o, bytes, 0), own: bytes, steps: n.reductions(len(segments)),

@@ -35,7 +35,7 @@ func openDatagrams(ctx context.Context, m *mesh.Mesh, l *lobby, a *team.Plan, by
 		paths, err := probePaths(ctx, m, a, prober, packetFor(&o), err)
 		if errors.Is(err, errRedraw) {
 			prober.Close()
-			a.Redrawn++
+			a.Redraw()
 			continue
 		}
 		if prober != nil {
@@ -57,7 +57,7 @@ func prepare(ctx context.Context, l *lobby, a *team.Plan, by hostnet.Datagrams) 
 	o, err := whenThere(ctx, l, "the interfaces", func() (udp.Options, error) {
 		o, err := udpOptions(a, l.network)
 		if err == nil {
-			err = l.seals.open(a, &o, l.identity)
+			err = l.seals.fill(a, &o, l.identity)
 		}
 		if fits, ok := by.(hostnet.Fitter); ok && err == nil {
 			err = fits.Fit(&o)
@@ -80,7 +80,7 @@ func openProbed(ctx context.Context, l *lobby, a *team.Plan, by hostnet.Datagram
 	if _, real := l.network.(hostnet.Binder); real && len(paths.deaf) > 0 {
 		paths.seen = whyDeaf(o, paths.deaf)
 	}
-	found, err := adapt(a, o, paths)
+	found, err := fitToPaths(a, o, paths)
 	if err != nil {
 		return nil, err
 	}
@@ -146,7 +146,7 @@ func udpOptions(a *team.Plan, n hostnet.Network) (udp.Options, error) {
 	if err != nil {
 		return udp.Options{}, err
 	}
-	group, port := a.Group()
+	group, port := a.MulticastGroup()
 	o := udp.Options{
 		Rank: a.Rank, Size: a.Size, Job: a.Job, Group: group, Port: port,
 		Interface: ifi, Sources: addrs, TTL: a.Settings.TTL, Chunk: a.Settings.Chunk, RcvBuf: a.RcvBuf,
@@ -182,11 +182,11 @@ func packetFor(o *udp.Options) int {
 	return min(o.Narrowest().MTU, udp.MaxPacket)
 }
 
-// adapt fits the sizes of chunks and TCP segments to what the paths carry, and returns what is to be said of it.
-func adapt(a *team.Plan, o *udp.Options, paths *probed) (found []warning, err error) {
+// fitToPaths fits the sizes of chunks and TCP segments to what the paths carry, and returns what is to be said of it.
+func fitToPaths(a *team.Plan, o *udp.Options, paths *probed) (found []warning, err error) {
 	mtu := o.Narrowest().MTU
 	if paths.packet < paths.full {
-		a.Narrow = paths.packet
+		a.NarrowTo(paths.packet)
 		text := paths.narrow(o.Narrowest().Name, mtu)
 		chunk := o.ChunkFor(paths.packet)
 		switch {
@@ -201,7 +201,7 @@ func adapt(a *team.Plan, o *udp.Options, paths *probed) (found []warning, err er
 		o.Chunk = o.ChunkFor(paths.packet)
 	}
 	if paths.packet < min(mtu, udp.MaxPacket) {
-		a.Segment = min(paths.packet-headers(a), mostSegment)
+		a.BoundSegments(min(paths.packet-tcpHeaders(a), mostSegment))
 	}
 	if a.Settings.Multicast != "off" {
 		found = append(found, paths.warnings()...)

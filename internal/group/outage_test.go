@@ -85,7 +85,7 @@ func TestOutage(t *testing.T) {
 // TestForgedSource has a host that knows a job send what rank 1 would, before rank 1 does.
 func TestForgedSource(t *testing.T) {
 	g := assemble(t, 2, func(s *config.Settings) { s.Fabric = "udp" })
-	group, port := g[0].agreed.Group()
+	group, port := g[0].agreed.MulticastGroup()
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, unix.Close(fd)) }()

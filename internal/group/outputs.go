@@ -3,12 +3,13 @@ package group
 import (
 	"context"
 	"fmt"
-	"github.com/torch-mcast/torch-mcast/internal/hostnet"
-	"github.com/torch-mcast/torch-mcast/internal/team"
 	"sync"
 	"sync/atomic"
 	"time"
 	"unsafe"
+
+	"github.com/torch-mcast/torch-mcast/internal/hostnet"
+	"github.com/torch-mcast/torch-mcast/internal/team"
 )
 
 // The result of an Allgather may lie once in memory that the ranks of a host share, instead of once
@@ -55,7 +56,7 @@ func headsBytes(members int) int { return (members*team.Line + page - 1) / page 
 
 // newOutputs returns the outputs in a region; nil: it has no room for any.
 func newOutputs(g *Group, r hostnet.Region) *outputs {
-	m := g.levels[len(g.levels)-1].members
+	m := g.last().members
 	mem, free := r.Output()
 	if mem == nil {
 		return nil

@@ -147,7 +147,7 @@ func (g *Group) startReduceScatterPart(buf, recv []byte, shard, offset int, t re
 func (g *Group) postParts(e entry, parts int, submit func(ended func()) ([]*engine.Work, error)) (*Work, error) {
 	g.posting.RLock()
 	defer g.posting.RUnlock()
-	return g.post(e, func(ended func()) (*engine.Work, error) {
+	return g.post(e, nil, func(ended func()) (*engine.Work, error) {
 		joint := engine.NewJoint(parts, func(err error) error {
 			ended()
 			return err

@@ -26,8 +26,8 @@ const smallSegment = minIPv6MTU - 60
 // longer than the mesh takes to find a rank dead (mesh.SilenceFor): of a rank that is gone the mesh is to say so.
 func stallFor(timeout time.Duration) time.Duration { return timeout + timeout/2 }
 
-// headers returns what TCP_MAXSEG leaves out of a packet, in bytes: headers without options.
-func headers(a *team.Plan) int { return batch.FamilyOf(a.Addrs[0].Addr()).Headers + tcpOverUDP }
+// tcpHeaders returns what TCP_MAXSEG leaves out of a packet, in bytes: headers without options.
+func tcpHeaders(a *team.Plan) int { return batch.FamilyOf(a.Addrs[0].Addr()).Headers + tcpOverUDP }
 
 // cannotConnect is the fault that a rank which the mesh knows to live cannot be connected.
 func (g *Group) cannotConnect(absent *absentError) *Fault {
@@ -46,7 +46,7 @@ func (g *Group) stalledText(rank int, e *sys.StallError) string {
 	if e.RDMA {
 		return text + "; a firewall drops RoCE (UDP port 4791), or the path's MTU is smaller than the devices' (ibv_devinfo: active_mtu)"
 	}
-	if packet := e.Segment + headers(g.agreed) + timestamps; packet > plainMTU {
+	if packet := e.Segment + tcpHeaders(g.agreed) + timestamps; packet > plainMTU {
 		return text + fmt.Sprintf("; the path probably does not carry the %d bytes that %s's MTU allows: mend the MTU of the switch port or tunnel, "+
 			"lower the hosts' (ip link set %s mtu %d), or let TCP find it out (sysctl net.ipv4.tcp_mtu_probing=1)", packet, g.info.Interface, g.info.Interface, plainMTU)
 	}

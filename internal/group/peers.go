@@ -1,10 +1,11 @@
 package group
 
 import (
-	"github.com/torch-mcast/torch-mcast/internal/hostnet"
-	"github.com/torch-mcast/torch-mcast/internal/team"
 	"net"
 	"time"
+
+	"github.com/torch-mcast/torch-mcast/internal/hostnet"
+	"github.com/torch-mcast/torch-mcast/internal/team"
 )
 
 // Peer is another rank and the path from it to this one, as they were found when the group was

@@ -146,7 +146,7 @@ func (b *pathProbe) meet(ctx context.Context, a *team.Plan, packet int, err erro
 	if err != nil {
 		mine.Fatal = err.Error()
 	} else if p, ok := b.Prober.(portUser); ok {
-		_, port := a.Group()
+		_, port := a.MulticastGroup()
 		mine.Taken = p.Taken(a.ColumnPort(port))
 	}
 	all, e := b.exchange(ctx, &mine)

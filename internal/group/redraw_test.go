@@ -90,7 +90,7 @@ type occupied struct{ hostnet.Kernel }
 func (n occupied) Probe(o *udp.Options) (hostnet.Prober, error) {
 	p, err := n.Kernel.Probe(o)
 	first := team.Plan{Job: o.Job, Addrs: []netip.AddrPort{netip.AddrPortFrom(o.Group, 0)}}
-	if _, port := first.Group(); err == nil && o.Port == port {
+	if _, port := first.MulticastGroup(); err == nil && o.Port == port {
 		return taken{p}, nil
 	}
 	return p, err

@@ -83,7 +83,7 @@ func agreeOnRegion(ctx context.Context, m *mesh.Mesh, address string, err error)
 }
 
 // settleRegion opens the region of all ranks of one host, or of this rank's node; nil: there is to be none. Where auto has
-// taken shared memory, and a rank cannot have it, the agreement goes on without it on all ranks alike.
+// taken shared memory, and a rank cannot have it, the plan goes on without it on all ranks alike.
 func settleRegion(ctx context.Context, m *mesh.Mesh, l *lobby, a *team.Plan) (hostnet.Region, []warning, error) {
 	members := a.Node.Ranks
 	switch {
@@ -105,7 +105,7 @@ func settleRegion(ctx context.Context, m *mesh.Mesh, l *lobby, a *team.Plan) (ho
 		what = "ranks of one host work as if each were on a host of its own"
 		a.Flatten(fmt.Sprintf("ranks of a host share no memory: %v", none))
 	} else {
-		a.Fabric, a.Reason = "udp", fmt.Sprintf("ranks share no memory: %v", none)
+		a.TakeFabric("udp", fmt.Sprintf("ranks share no memory: %v", none))
 	}
 	return nil, []warning{{"no shared memory", fmt.Sprintf(
 		"%s, which is slower: shared memory cannot be had at %v; mend that, or set MCAST_FABRIC=udp to have no warning", what, none)}}, nil

@@ -12,9 +12,9 @@ import (
 // seals seal the datagrams of a group and its probes of paths; nil: nothing does.
 type seals struct{ datagrams, probes *seal.Sealer }
 
-// open fills in what seals datagrams and probes of paths, always the same: it counts them, and must not begin anew, whatever
+// fill fills in what seals datagrams and probes of paths, always the same: it counts them, and must not begin anew, whatever
 // is opened again. Columns have keys of their own for datagrams, since each counts its ranks from 0; probes go between all ranks.
-func (s *seals) open(a *team.Plan, o *udp.Options, id *identity.Identity) error {
+func (s *seals) fill(a *team.Plan, o *udp.Options, id *identity.Identity) error {
 	if s.datagrams == nil && id == nil && a.Settings.Checksum == "crc32c" {
 		s.datagrams = seal.New(seal.Checksum, nil, 0)
 	}

@@ -232,13 +232,13 @@ func TestOneSealerAColumn(t *testing.T) {
 				require.NoError(t, err)
 				var first udp.Options
 				var sealed seals
-				require.NoError(t, sealed.open(a, &first, id))
+				require.NoError(t, sealed.fill(a, &first, id))
 				if probes == nil {
 					probes = first.Probes
 				}
 				for range 2 {
 					var o udp.Options
-					require.NoError(t, sealed.open(a, &o, id))
+					require.NoError(t, sealed.fill(a, &o, id))
 					for _, s := range []*seal.Sealer{o.Seals, o.Probes} {
 						head := make([]byte, s.Size())
 						s.Seal(0, head, nil, nil)

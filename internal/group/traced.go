@@ -21,7 +21,7 @@ func (g *Group) traced(lane string) *trace.Lane {
 // record has the group in the traces of this process.
 func (g *Group) record() {
 	if len(g.trace) > 0 {
-		g.unrecord = g.observer.Record(&trace.Group{
+		g.unrecord = g.observer.record(&trace.Group{
 			Name: g.agreed.Name(), Rank: g.agreed.Rank, Size: g.agreed.Size, Lanes: g.trace, Clock: g.clock,
 		})
 	}
@@ -40,7 +40,7 @@ func (g *Group) takeTrace(f *Fault) {
 		return
 	}
 	// At the end of a job ranks leave one after the other: nobody minds who waits for nothing.
-	if t := g.observer.TakeTrace(func(t *trace.Trace) bool { return f.Kind != Left || t.Busy() }); t != nil {
+	if t := g.observer.takeTrace(func(t *trace.Trace) bool { return f.Kind != Left || t.Busy() }); t != nil {
 		g.failure.Store(&failure{f, t})
 	}
 }
@@ -52,7 +52,7 @@ func (g *Group) writeTrace() {
 	if f == nil {
 		return
 	}
-	path, err := g.observer.WriteTrace(g.agreed.Settings.Trace, f.trace)
+	path, err := g.observer.writeTrace(g.agreed.Settings.Trace, f.trace)
 	switch {
 	case err != nil:
 		level := slog.LevelInfo

@@ -131,9 +131,9 @@ func TestOneTraceForManyGroups(t *testing.T) {
 	lastTrace.at = time.Time{}
 	t.Cleanup(func() { lastTrace.at = time.Time{} })
 	wanted := func(*trace.Trace) bool { return true }
-	require.Nil(t, process{}.TakeTrace(func(*trace.Trace) bool { return false }), "it is not wanted")
-	require.NotNil(t, process{}.TakeTrace(wanted))
-	require.Nil(t, process{}.TakeTrace(wanted))
+	require.Nil(t, process{}.takeTrace(func(*trace.Trace) bool { return false }), "it is not wanted")
+	require.NotNil(t, process{}.takeTrace(wanted))
+	require.Nil(t, process{}.takeTrace(wanted))
 }
 
 // TestNoTraceAtSignal: a place where no file can be is said, with the cause, and nothing else happens.

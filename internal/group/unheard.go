@@ -2,9 +2,10 @@ package group
 
 import (
 	"fmt"
-	"github.com/torch-mcast/torch-mcast/internal/team"
 	"slices"
 	"strings"
+
+	"github.com/torch-mcast/torch-mcast/internal/team"
 )
 
 // unheardText says between which ranks multicast does not pass, as far as that is readable: pairs are

@@ -10,7 +10,7 @@ import (
 // protocolVersion is that of the datagrams and of the frames of the mesh. Before the frames had one it was the former alone.
 const protocolVersion = 100*wire.Version + mesh.Version
 
-// self is what this rank brings to an agreement.
+// self is what this rank brings to a plan.
 func (o *Options) self() team.Self {
 	return team.Self{Rank: o.Rank, Size: o.Size, Settings: o.Settings, Version: protocolVersion, Commit: version.Commit()}
 }

@@ -16,7 +16,7 @@ type Binder interface {
 	ListenOn(ctx context.Context, address, device string) (net.Listener, error)
 }
 
-// Bind implements binder.
+// Bind implements Binder.
 func (Kernel) Bind(name string, from, to netip.Addr, answers bool) netdev.Bound {
 	ifi, err := net.InterfaceByName(name)
 	if err != nil {
@@ -25,7 +25,7 @@ func (Kernel) Bind(name string, from, to netip.Addr, answers bool) netdev.Bound 
 	return netdev.Bind(ifi, from, to, answers)
 }
 
-// ListenOn implements binder.
+// ListenOn implements Binder.
 func (Kernel) ListenOn(ctx context.Context, address, device string) (net.Listener, error) {
 	return (&net.ListenConfig{Control: netdev.Shares(device)}).Listen(ctx, "tcp", address)
 }

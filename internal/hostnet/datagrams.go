@@ -27,7 +27,10 @@ type DeviceDatagrams interface {
 
 // Datagrams is how chunks travel: part of Network.
 type Datagrams interface {
+	// Probe opens what finds out what paths carry.
 	Probe(o *udp.Options) (Prober, error)
+	// Gather opens the fabric of Allgather and Broadcast, and takes over the control connections.
+	// After an error they are in control still, to open again with or to close.
 	Gather(o *udp.Options, control map[int]net.Conn) (fabric.Gather, error)
 }
 

@@ -22,7 +22,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/uplink"
 )
 
-// Network is what a rank reaches other hosts through: the kernel, unless Options name another.
+// Network is what a rank reaches other hosts through: the kernel, unless group.Options name another.
 // internal/lab/world has one in virtual time.
 type Network interface {
 	Identity
@@ -80,11 +80,7 @@ type Dialer interface {
 type Fabrics interface {
 	// Sessions is what aggregation nodes are reached over.
 	Sessions() session.Network
-	// Probe opens what finds out what paths carry.
-	Probe(o *udp.Options) (Prober, error)
-	// Gather opens the fabric of Allgather and Broadcast, and takes over the control connections.
-	// After an error they are in control still, to open again with or to close.
-	Gather(o *udp.Options, control map[int]net.Conn) (fabric.Gather, error)
+	Datagrams
 	// Streams opens the fabric of the direct Reduce-Scatter, and takes over its connections. After
 	// an error they are in conns still, to open again with or to close.
 	Streams(o *tcp.Options, conns map[int]net.Conn) (fabric.Streams, error)
@@ -128,6 +124,11 @@ type Prober interface {
 
 // Kernel is the Network of a process.
 type Kernel struct{}
+
+var (
+	_ Network = Kernel{}
+	_ Binder  = Kernel{}
+)
 
 // known is what the groups of a process have found out about its host's network.
 var known struct {

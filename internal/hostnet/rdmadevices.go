@@ -13,17 +13,21 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/verbs"
 )
 
+// Verbs implements RDMA.
 func (Kernel) Verbs() DeviceDatagrams { return Devices{} }
 
+// Hardware implements RDMA.
 func (Kernel) Hardware() bool { return ibverbs.Hardware() }
+
+var _ RDMA = Kernel{}
 
 // Devices are the host's RDMA devices.
 type Devices struct{}
 
-// Fit implements fitter.
+// Fit implements Fitter.
 func (Devices) Fit(o *udp.Options) error { return verbs.Fit(o) }
 
-// Try implements rdmaDatagrams.
+// Try implements DeviceDatagrams.
 func (Devices) Try(o *udp.Options, ranks int) error {
 	name, err := verbs.Try(o, ranks)
 	if err == nil && ibverbs.Software(name) {
@@ -35,17 +39,17 @@ func (Devices) Try(o *udp.Options, ranks int) error {
 	return err
 }
 
-// Probe implements datagrams.
+// Probe implements Datagrams.
 func (Devices) Probe(o *udp.Options) (Prober, error) { return verbs.OpenProber(*o) }
 
-// Gather implements datagrams.
+// Gather implements Datagrams.
 func (Devices) Gather(o *udp.Options, control map[int]net.Conn) (fabric.Gather, error) {
 	own := *o
 	own.Conns = control
 	return verbs.Open(own)
 }
 
-// StreamsOn implements streamer.
+// StreamsOn implements Streamer.
 func (Devices) StreamsOn(chunks *udp.Options, o *tcp.Options, conns map[int]net.Conn) (fabric.Streams, error) {
 	return verbs.OpenStreams(verbs.StreamsOptions{
 		Rank: o.Rank, Size: o.Size, Interface: chunks.Interface, Address: chunks.Sources[o.Rank], Conns: conns, Stall: o.Stall, DSCP: o.DSCP,

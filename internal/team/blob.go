@@ -61,7 +61,7 @@ func (b *Blob) Offer(addrs []netip.Addr) {
 	}
 }
 
-// offers reads what offer wrote.
+// offers reads what Offer wrote.
 func (b *Blob) offers() (o offers, err error) {
 	for _, f := range []struct {
 		text string

@@ -55,7 +55,7 @@ func TestRanksAgreeOnAFamily(t *testing.T) {
 			got = append(got, at.Addr().String())
 		}
 		require.Equal(t, want, strings.Join(got, " "), offered)
-		group, _ := a.Group()
+		group, _ := a.MulticastGroup()
 		require.Equal(t, a.Addrs[0].Addr().Is4(), group.Is4(), offered)
 	}
 }

@@ -41,7 +41,7 @@ func (m *Members) others() []int {
 	return slices.Concat(m.Ranks[:m.Own], m.Ranks[m.Own+1:])
 }
 
-// ByPlace is something that some ranks have, by place instead of by rank.
+// ByPlace is what is in a map, of those of its ranks that are members, by place instead of by rank.
 func ByPlace[T any](m *Members, byRank map[int]T) map[int]T {
 	all := make(map[int]T, len(byRank))
 	for place, r := range m.Ranks {
@@ -187,8 +187,8 @@ func (a *Plan) Flatten(why string) {
 // TwoLevel reports whether there are nodes.
 func (a *Plan) TwoLevel() bool { return a.Nodes != nil }
 
-// Levels says in words why there are nodes, or none.
-func (a *Plan) Levels() string {
+// LevelsReason says in words why there are nodes, or none.
+func (a *Plan) LevelsReason() string {
 	if !a.TwoLevel() {
 		return a.flat
 	}
@@ -220,24 +220,24 @@ func (a *Plan) Where(rank int) (node, place int) {
 			return h, i
 		}
 	}
-	panic(fmt.Sprintf("group: rank %d is in no node", rank))
+	panic(fmt.Sprintf("team: rank %d is in no node", rank))
 }
 
 // StoodFor is for how many ranks a column stands.
 func (a *Plan) StoodFor(column int) int { return len(a.Owners[column]) - len(a.Nodes) }
 
-// hosted are the ranks of a host that a column stands for: rows from up to to of its sums.
-type hosted struct{ Host, From, To int }
+// Hosted are the ranks of a host that a column stands for: rows from up to to of its sums.
+type Hosted struct{ Host, From, To int }
 
 // StandsFor returns whom this rank's column stands for.
-func (a *Plan) StandsFor() (all []hosted) {
+func (a *Plan) StandsFor() (all []Hosted) {
 	for _, r := range a.Surplus {
 		switch end := len(all) - 1; {
 		case r.Column != a.Node.Own:
 		case end >= 0 && all[end].Host == r.Host:
 			all[end].To++
 		default:
-			all = append(all, hosted{r.Host, r.Row, r.Row + 1})
+			all = append(all, Hosted{r.Host, r.Row, r.Row + 1})
 		}
 	}
 	return all

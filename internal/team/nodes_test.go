@@ -128,7 +128,7 @@ func TestFlatWhereAsked(t *testing.T) {
 		change(&a.Settings)
 		a.LayOut()
 		require.False(t, a.TwoLevel())
-		require.Contains(t, a.Levels(), setting)
+		require.Contains(t, a.LevelsReason(), setting)
 		require.Equal(t, Everyone(3, 4), a.Column)
 		require.Equal(t, []int{0, 1, 2}, a.Others())
 		require.Equal(t, a.Job, a.ColumnJob())
@@ -161,10 +161,10 @@ func TestCut(t *testing.T) {
 		}
 		a.Size = len(a.Hosts)
 		a.LayOut()
-		for name, g := range map[string]grain{"gather": a.GatherGrain(false), "reduce": a.ReduceGrain(false), "root": RootGrain()} {
+		for name, g := range map[string]Grain{"gather": a.GatherGrain(false), "reduce": a.ReduceGrain(false), "root": RootGrain()} {
 			firsts := map[int]int{} // length of the first segment: how many there are
 			large := 64 << 30 / a.Size / Line * Line
-			for _, bytes := range []int{0, 8, segmentOfNode - 64, segmentOfNode - 8, segmentOfNode, segmentOfNode + 8, 2*segmentOfNode - 72, 2*segmentOfNode - 64, 2 * segmentOfNode, 3*segmentOfNode - 128, 3 * segmentOfNode, 100 << 20, large} {
+			for _, bytes := range []int{0, 8, SegmentBytes - 64, SegmentBytes - 8, SegmentBytes, SegmentBytes + 8, 2*SegmentBytes - 72, 2*SegmentBytes - 64, 2 * SegmentBytes, 3*SegmentBytes - 128, 3 * SegmentBytes, 100 << 20, large} {
 				all, at := g.Cut(bytes, 8), 0
 				for _, s := range all {
 					require.Equal(t, at, s.From)

@@ -56,7 +56,7 @@ type Plan struct {
 	OddSwitch bool   // some ranks name nodes, and others none or not as many
 }
 
-// Self is what a rank brings to an agreement.
+// Self is what a rank brings to a plan.
 type Self struct {
 	Rank, Size int
 	Settings   config.Settings
@@ -243,8 +243,8 @@ func (a *Plan) Name() string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// Group returns the multicast group and port: those configured, or ones drawn from the job's number.
-func (a *Plan) Group() (netip.Addr, uint16) {
+// MulticastGroup returns the multicast group and port: those configured, or ones drawn from the job's number.
+func (a *Plan) MulticastGroup() (netip.Addr, uint16) {
 	addr, port := a.Settings.Group, a.Settings.Port
 	if !addr.IsValid() {
 		addr = drawnGroup(a.Addrs[0].Addr().Is4(), a.Job)
@@ -259,7 +259,7 @@ func (a *Plan) Group() (netip.Addr, uint16) {
 // Ports that groups draw from.
 const firstPort, ports = 10000, 20000
 
-// portStep is from a port that is taken to the next that is drawn: beyond those of a job's columns, also after mostRedrawn.
+// portStep is from a port that is taken to the next that is drawn: beyond those of a job's columns, also after MostRedrawn.
 const portStep = 2099
 
 // MostRedrawn bounds how many ports are drawn anew.
@@ -287,11 +287,11 @@ func (a *Plan) ColumnJob() uint64 {
 	return max(1, a.Job+uint64(a.Node.Own))
 }
 
-// Chains returns how many ranks multicast at a time (decision 0019). On one
+// SendersAtOnce returns how many ranks multicast at a time (decision 0019). On one
 // host the receivers of one root at a time find its bytes in the cache. Over a
 // network the link into a root lies idle while it alone sends, so all send at
 // once, as far as a window in chunks leaves each of them a few.
-func (a *Plan) Chains(window int) int {
+func (a *Plan) SendersAtOnce(window int) int {
 	switch {
 	case a.Settings.Chains > 0:
 		return a.Settings.Chains
@@ -351,3 +351,15 @@ func (a *Plan) SwitchChunk() int {
 	}
 	return chunk
 }
+
+// Redraw has another port drawn for the multicast group: another program has this one.
+func (a *Plan) Redraw() { a.Redrawn++ }
+
+// TakeFabric has the group travel over a fabric, and says why.
+func (a *Plan) TakeFabric(name, reason string) { a.Fabric, a.Reason = name, reason }
+
+// NarrowTo notes how long packets may be that the paths between ranks carry, in bytes.
+func (a *Plan) NarrowTo(packet int) { a.Narrow = packet }
+
+// BoundSegments notes how many payload bytes TCP segments may have there.
+func (a *Plan) BoundSegments(bytes int) { a.Segment = bytes }

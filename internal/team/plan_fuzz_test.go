@@ -9,9 +9,9 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/config"
 )
 
-// FuzzAgreement has a store hand out anything for the blobs of two ranks. It is refused with a reason,
-// or gives an agreement that both come to alike and that what follows can work with.
-func FuzzAgreement(f *testing.F) {
+// FuzzPlan has a store hand out anything for the blobs of two ranks. It is refused with a reason,
+// or gives a plan that both come to alike and that what follows can work with.
+func FuzzPlan(f *testing.F) {
 	settings := config.Default()
 	good := func(rank int) Blob {
 		return Blob{
@@ -71,10 +71,10 @@ func FuzzAgreement(f *testing.F) {
 		require.GreaterOrEqual(t, a.RcvBuf, 0)
 		require.GreaterOrEqual(t, a.Switches, 0)
 		require.NotZero(t, a.Job)
-		group, port := a.Group()
+		group, port := a.MulticastGroup()
 		require.True(t, group.IsMulticast())
 		require.Equal(t, a.Addrs[0].Addr().Is4(), group.Is4())
 		require.NotZero(t, port)
-		require.Positive(t, a.Chains(1000))
+		require.Positive(t, a.SendersAtOnce(1000))
 	})
 }

@@ -49,7 +49,7 @@ func TestChainsOfItself(t *testing.T) {
 		{Plan{Size: 8, Settings: config.Settings{Chains: 2}}, 1000, 2},
 	} {
 		c.p.Column = Everyone(0, c.p.Size)
-		require.Equal(t, c.want, c.p.Chains(c.window), "%d ranks, window of %d", c.p.Size, c.window)
+		require.Equal(t, c.want, c.p.SendersAtOnce(c.window), "%d ranks, window of %d", c.p.Size, c.window)
 	}
 }
 
@@ -196,7 +196,7 @@ func TestDrawnPorts(t *testing.T) {
 	drawn := map[uint16]bool{}
 	for redrawn := range MostRedrawn + 1 {
 		a := Plan{Job: 19999 << 32, Redrawn: redrawn, Addrs: []netip.AddrPort{netip.MustParseAddrPort("10.0.0.1:1")}}
-		_, port := a.Group()
+		_, port := a.MulticastGroup()
 		for column := range uint16(columns) {
 			at := firstPort + (port-firstPort+column)%ports
 			require.GreaterOrEqual(t, at, uint16(firstPort))

@@ -30,8 +30,8 @@ func ringOf(ranks []Host) []int {
 	return ring
 }
 
-// Chain is the ring in ranks: of a column where there are nodes, else of all.
-func (a *Plan) Chain() []int {
+// RingRanks is the ring in ranks: of a column where there are nodes, else of all.
+func (a *Plan) RingRanks() []int {
 	all := make([]int, len(a.Ring))
 	for i, index := range a.Ring {
 		all[i] = a.Column.Ranks[index]

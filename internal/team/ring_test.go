@@ -100,7 +100,7 @@ func TestColumnsFollowPlaces(t *testing.T) {
 	a.LayOut()
 	require.Equal(t, [][]int{{0, 4}, {1, 5}, {2, 6}, {3, 7}}, a.Nodes)
 	require.Equal(t, []int{0, 2, 1, 3}, a.Ring)
-	require.Equal(t, []int{4, 6, 5, 7}, a.Chain())
+	require.Equal(t, []int{4, 6, 5, 7}, a.RingRanks())
 	require.Equal(t, []int{7, 6, 4}, a.Neighbours(), "the right one, the left one, and the one across")
 }
 

@@ -1,9 +1,9 @@
 package team
 
 const (
-	// segmentOfNode is what of a shard goes from one level to the other at a time, in bytes.
-	segmentOfNode = 256 << 10
-	// mostSteps bounds the steps that an operation posts to a lane, unless that left less than leastSegments.
+	// SegmentBytes is what of a shard goes from one level to the other at a time, in bytes.
+	SegmentBytes = 256 << 10
+	// mostSteps bounds the steps that an operation posts to a lane, unless that left less than LeastSegments.
 	mostSteps = 128
 	// LeastSegments is how many segments of an operation, if it is large, keep both levels busy.
 	LeastSegments = 4
@@ -19,8 +19,8 @@ type Stretch struct{ From, To int }
 // Len is its length in bytes.
 func (s Stretch) Len() int { return s.To - s.From }
 
-// grain says into what segments a shard is cut. All ranks have the same.
-type grain struct {
+// Grain says into what segments a shard is cut. All ranks have the same.
+type Grain struct {
 	least int // bytes of a segment, of a shard that has so many
 	most  int // bytes of a segment; 0: as many as there are. It goes before segments
 	// segments are the most that there may be.
@@ -31,20 +31,20 @@ type grain struct {
 func segmentsOf(steps int) int { return max(LeastSegments, mostSteps/steps) }
 
 // GatherGrain is that of an Allgather. One that stays whole is a segment of something larger.
-func (a *Plan) GatherGrain(whole bool) grain {
+func (a *Plan) GatherGrain(whole bool) Grain {
 	if whole {
-		return grain{segments: 1}
+		return Grain{segments: 1}
 	}
-	return grain{least: segmentOfNode, segments: segmentsOf(a.GatherSteps())}
+	return Grain{least: SegmentBytes, segments: segmentsOf(a.GatherSteps())}
 }
 
 // ReduceGrain is that of a Reduce-Scatter. One that stays whole is cut where its sums would need too much memory.
-func (a *Plan) ReduceGrain(whole bool) grain {
+func (a *Plan) ReduceGrain(whole bool) Grain {
 	rows := 0
 	for _, owners := range a.Owners {
 		rows = max(rows, len(owners))
 	}
-	g := grain{least: segmentOfNode, most: max(Line, mostSums/rows/Line*Line), segments: segmentsOf(a.ReduceSteps())}
+	g := Grain{least: SegmentBytes, most: max(Line, mostSums/rows/Line*Line), segments: segmentsOf(a.ReduceSteps())}
 	if whole {
 		g.segments = 1
 	}
@@ -52,7 +52,7 @@ func (a *Plan) ReduceGrain(whole bool) grain {
 }
 
 // RootGrain is that of an operation with a root: steps are the same, however many nodes there are.
-func RootGrain() grain { return grain{least: segmentOfNode, segments: segmentsOf(2)} }
+func RootGrain() Grain { return Grain{least: SegmentBytes, segments: segmentsOf(2)} }
 
 // GatherSteps bounds the steps that a segment of an Allgather is of a lane, alike on all ranks.
 func (a *Plan) GatherSteps() int {
@@ -73,7 +73,7 @@ func (a *Plan) ReduceSteps() int {
 // Cut cuts a shard of so many bytes, in elements of a size, into segments; there is one at least. Ranks compare the
 // lengths of segments, so that of the first one tells how many follow: else one that called less than the others
 // would find nothing wrong.
-func (g grain) Cut(bytes, size int) []Stretch {
+func (g Grain) Cut(bytes, size int) []Stretch {
 	step := (max(g.least, (bytes+g.segments-1)/g.segments) + Line - 1) / Line * Line
 	if g.most > 0 {
 		step = min(step, g.most)
