@@ -1,7 +1,7 @@
 package engine
 
 import (
-	"sync/atomic"
+	"sync/atomic" // go.uber.org/atomic has nothing for words of plain memory
 	"unsafe"
 )
 

@@ -304,18 +304,18 @@ func (r *Reduce) claim() {
 
 // book notes what the oldest operation waits for.
 func (r *Reduce) book(busy bool) {
-	number, moving, whole, sending := r.lane.Oldest()
+	number, at := r.lane.Oldest()
 	w := r.works[number%maxTracked]
 	if w == nil {
 		return
 	}
 	phase := overlap.Peers
 	switch {
-	case whole:
+	case at.Whole:
 		phase = overlap.Finish
-	case moving && sending && !busy:
+	case at.Moving && at.Sending && !busy:
 		phase = overlap.Turn
-	case moving:
+	case at.Moving:
 		phase = overlap.Transfer
 	}
 	r.waitsFor(number, w, phase)

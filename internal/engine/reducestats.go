@@ -2,7 +2,8 @@ package engine
 
 import (
 	"sync"
-	"sync/atomic"
+
+	"go.uber.org/atomic"
 
 	"github.com/torch-mcast/torch-mcast/internal/protocol/reducescatter"
 )

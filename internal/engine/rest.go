@@ -1,7 +1,7 @@
 package engine
 
 import (
-	"sync/atomic"
+	"go.uber.org/atomic"
 
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
 )

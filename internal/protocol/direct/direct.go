@@ -88,15 +88,15 @@ func (c *Comm) Announce(a Announcement) { c.news = a }
 // operation knows what rank 0 announced before it posted that one.
 func (c *Comm) Announced() Announcement { return c.news }
 
-// Oldest says of the oldest operation in flight whether anything was summed,
-// whether all was (or sent, if nothing is to be summed here), and whether this rank still has something of it to send.
-func (c *Comm) Oldest() (moving, whole, sending bool) {
+// Oldest returns how far the oldest operation in flight has come; nothing moves where there is none.
+func (c *Comm) Oldest() (at collective.Progress) {
 	if len(c.ops) == 0 {
-		return false, false, false
+		return at
 	}
 	p := c.ops[0]
-	sending = p.sent < c.size-1
-	return p.folded > 0 || p.summing > 0, p.summed && (!sending || p.To.Includes(c.rank)), sending
+	at.Moving, at.Sending = p.folded > 0 || p.summing > 0, p.sent < c.size-1
+	at.Whole = p.summed && (!at.Sending || p.To.Includes(c.rank))
+	return at
 }
 
 // Awaited returns the ranks that the oldest operation in flight waits for, ascending: those whose header has not

@@ -336,22 +336,21 @@ func (m *Member) before(p *op, stripe int) bool {
 // Idle reports whether the node owes nothing in a stripe.
 func (m *Member) Idle(stripe int) bool { return m.stripes[stripe].base == m.stripes[stripe].next }
 
-// Oldest says of the oldest operation in flight whether results have come,
-// whether all have, and whether this rank still has something of it to send.
-func (m *Member) Oldest() (moving, whole, sending bool) {
+// Oldest returns how far the oldest operation in flight has come; nothing moves where there is none.
+func (m *Member) Oldest() (at collective.Progress) {
 	if len(m.ops) == 0 {
-		return false, false, false
+		return at
 	}
 	p := m.ops[0]
-	whole = true
+	at.Whole = true
 	for i := range m.stripes {
 		s := &m.stripes[i]
 		own := p.begin[i] + uint32(p.seek(i, 0, m.rank))
-		moving = moving || own != p.end[i] && (wire.Before(own, s.have) || s.held.Count() > 0)
-		whole = whole && !wire.Before(s.have, p.end[i])
-		sending = sending || wire.Before(s.next, p.end[i])
+		at.Moving = at.Moving || own != p.end[i] && (wire.Before(own, s.have) || s.held.Count() > 0)
+		at.Whole = at.Whole && !wire.Before(s.have, p.end[i])
+		at.Sending = at.Sending || wire.Before(s.next, p.end[i])
 	}
-	return moving, whole, sending
+	return at
 }
 
 // Moved returns another number each time that results have come or contributions have gone for the first time.

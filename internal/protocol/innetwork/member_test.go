@@ -446,8 +446,7 @@ func TestOldestInItsStripes(t *testing.T) {
 	m := NewMember(1, 5, c.Terms)
 	m.Post(0, four)
 	m.Post(0, four)
-	moving, whole, sending := m.Oldest()
-	assert.Equal(t, [3]bool{false, false, true}, [3]bool{moving, whole, sending})
+	assert.Equal(t, collective.Progress{Sending: true}, m.Oldest())
 	for r, ok := m.NextRun(1); ok; r, ok = m.NextRun(1) {
 		m.Sent(0, &r, r.Count)
 	}
@@ -456,8 +455,7 @@ func TestOldestInItsStripes(t *testing.T) {
 	_, ok := m.Place(0, h, 64)
 	require.True(t, ok)
 	m.Received(0, h)
-	moving, whole, sending = m.Oldest()
-	assert.Equal(t, [3]bool{false, false, true}, [3]bool{moving, whole, sending}, "that was the next one's")
+	assert.Equal(t, collective.Progress{Sending: true}, m.Oldest(), "that was the next one's")
 }
 
 // TestOldest says what the oldest operation waits for.
@@ -465,8 +463,7 @@ func TestOldest(t *testing.T) {
 	m := newMember(1)
 	check := func(moving, whole, sending bool) {
 		t.Helper()
-		a, b, c := m.Oldest()
-		assert.Equal(t, [3]bool{moving, whole, sending}, [3]bool{a, b, c})
+		assert.Equal(t, collective.Progress{Moving: moving, Whole: whole, Sending: sending}, m.Oldest())
 	}
 	check(false, false, false)
 	m.Post(0, four)

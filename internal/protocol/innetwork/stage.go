@@ -3,6 +3,7 @@ package innetwork
 import (
 	"errors"
 	"fmt"
+	"math"
 
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
@@ -340,7 +341,7 @@ func (s *Stage) plausible(member int, h *wire.Slot, kind wire.SlotKind) bool {
 // same reports whether two contributions are of the same operation.
 func same(a, b *wire.Slot) bool {
 	return a.Type == b.Type && a.Op == b.Op && a.Owner == b.Owner && a.Shape == b.Shape && a.Last == b.Last &&
-		(a.Factor == b.Factor || a.Factor != a.Factor && b.Factor != b.Factor) // NaN
+		(a.Factor == b.Factor || math.IsNaN(a.Factor) && math.IsNaN(b.Factor))
 }
 
 // keep puts a contribution into its slot.

@@ -175,18 +175,17 @@ func (l *Lane) Post(now innetwork.Time, o direct.Op) uint32 {
 // whether that was anything. Err says whether it can go on.
 func (l *Lane) Work(send bool) bool { return l.streams != nil && l.streams.Work(send) }
 
-// Oldest returns the number of the oldest operation in flight, and whether any
-// of its result is there, whether all is, and whether this rank still has to send of it.
-func (l *Lane) Oldest() (number uint32, moving, whole, sending bool) {
+// Oldest returns the number of the oldest operation in flight, and how far that has come.
+func (l *Lane) Oldest() (number uint32, at collective.Progress) {
 	number = l.oldest
 	switch p := &l.ops[number%collective.MaxInFlight]; {
 	case number == l.posted:
 	case !p.switched && l.direct != nil:
-		moving, whole, sending = l.direct.Oldest()
+		at = l.direct.Oldest()
 	case p.switched && l.member != nil:
-		moving, whole, sending = l.member.Oldest()
+		at = l.member.Oldest()
 	}
-	return number, moving, whole, sending
+	return number, at
 }
 
 // Latest says of a direct operation, the oldest in flight or one that was just done, which rank was the last to
