@@ -18,7 +18,7 @@ func TestCodeOfARefusal(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	host := make(chan error, 1)
 	go func() {
-		_, err := group.RendezvousOn(ctx, ln, 2, nil)
+		_, err := group.Meeting{}.RendezvousOn(ctx, ln, 2, nil)
 		host <- err
 	}()
 	_, err = group.Rendezvous(t.Context(), ln.Addr().String(), 2, 3, nil)

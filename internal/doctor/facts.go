@@ -254,13 +254,3 @@ func (f *Facts) link(name string) *Link {
 
 // chosen returns the interface that the library takes, or nil.
 func (f *Facts) chosen() *Link { return f.link(f.Chosen.Name) }
-
-// failed returns the error of a test, empty if it worked or was not made.
-func (f *Facts) failed(name string) string {
-	for _, t := range f.Tests {
-		if t.Name == name {
-			return t.Error
-		}
-	}
-	return ""
-}

@@ -278,3 +278,13 @@ func TestEmptyNamespace(t *testing.T) {
 	assert.Empty(t, names(Diagnose(f), Fault))
 	assert.Contains(t, names(Diagnose(f), Warning), "no-network")
 }
+
+// failed returns the error of a test, empty if it worked or was not made.
+func (f *Facts) failed(name string) string {
+	for _, t := range f.Tests {
+		if t.Name == name {
+			return t.Error
+		}
+	}
+	return ""
+}

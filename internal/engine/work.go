@@ -96,12 +96,6 @@ func (w *Work) enter(p overlap.Phase, at time.Duration) (passed time.Duration, f
 	return w.watch.Enter(p, at), w.progress.Enter(p, at)
 }
 
-// finish ends the work.
-func (w *Work) finish(at time.Duration, err error) {
-	w.stop(at, err)
-	w.end(err)
-}
-
 // stop books the last phase.
 func (w *Work) stop(at time.Duration, err error) { w.progress.End(err == nil, w.watch.Stop(at), at) }
 

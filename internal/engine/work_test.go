@@ -4,6 +4,7 @@ import (
 	"errors"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -78,4 +79,10 @@ func TestInboxTakesAllOrNone(t *testing.T) {
 	require.Empty(t, take(1))
 	require.Equal(t, 3*MaxQueued-1, b.InFlight(), "what was refused does not count, what was taken is not done")
 	require.EqualValues(t, 3*MaxQueued-1, b.Posted())
+}
+
+// finish ends the work.
+func (w *Work) finish(at time.Duration, err error) {
+	w.stop(at, err)
+	w.end(err)
 }

@@ -65,7 +65,7 @@ func TestRefusalsHaveTypes(t *testing.T) {
 	defer cancel()
 	host := make(chan error, 1)
 	go func() {
-		_, err := RendezvousOn(ctx, ln, 3, nil)
+		_, err := Meeting{}.RendezvousOn(ctx, ln, 3, nil)
 		host <- err
 	}()
 	first, err := net.Dial("tcp", ln.Addr().String())

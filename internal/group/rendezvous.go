@@ -72,11 +72,6 @@ func Rendezvous(ctx context.Context, addr string, rank, size int, blob []byte) (
 	return Meeting{}.Rendezvous(ctx, addr, rank, size, blob)
 }
 
-// RendezvousOn is Meeting.RendezvousOn for those who need neither key nor secret.
-func RendezvousOn(ctx context.Context, ln net.Listener, size int, blob []byte) ([][]byte, error) {
-	return Meeting{}.RendezvousOn(ctx, ln, size, blob)
-}
-
 // Rendezvous gives every rank the blobs of all, in rank order. Rank 0 listens
 // on addr ("host:port"), the others connect to it, at any time before ctx
 // ends. Connections that do not open with a proper greeting have no effect.

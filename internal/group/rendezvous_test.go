@@ -32,7 +32,7 @@ func meet(ctx context.Context, t *testing.T, ln net.Listener, size int, ranks ..
 			var blobs [][]byte
 			var err error
 			if blob := blobOf(r); r == 0 {
-				blobs, err = RendezvousOn(ctx, ln, size, blob)
+				blobs, err = Meeting{}.RendezvousOn(ctx, ln, size, blob)
 			} else {
 				blobs, err = Rendezvous(ctx, ln.Addr().String(), r, size, blob)
 			}
@@ -101,7 +101,7 @@ func TestRendezvousBeforeRankZero(t *testing.T) {
 }
 
 func TestRendezvousNamesWhoIsMissing(t *testing.T) {
-	_, err := RendezvousOn(systest.Ending(t, time.Millisecond), listen(t), 2, nil)
+	_, err := Meeting{}.RendezvousOn(systest.Ending(t, time.Millisecond), listen(t), 2, nil)
 	require.ErrorContains(t, err, "rank 1 of 2 has not come")
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	require.Equal(t, "ranks 1, 2, 3, 4, 5, 6, 7, 8 and 11 more of 20 have not come", absent(make([]net.Conn, 20)))
@@ -110,7 +110,7 @@ func TestRendezvousNamesWhoIsMissing(t *testing.T) {
 	host := make(chan error)
 	ctx, giveUp := context.WithCancelCause(t.Context())
 	go func() {
-		_, err := RendezvousOn(ctx, ln, 4, nil)
+		_, err := Meeting{}.RendezvousOn(ctx, ln, 4, nil)
 		host <- err
 	}()
 	waiting, _ := comeTwice(t, ln, 4, 2)
@@ -181,7 +181,7 @@ func TestRendezvousEndsWithRankZerosReason(t *testing.T) {
 		host, giveUp := context.WithCancelCause(t.Context())
 		ended := make(chan error)
 		go func() {
-			_, err := RendezvousOn(host, ln, 3, nil)
+			_, err := Meeting{}.RendezvousOn(host, ln, 3, nil)
 			ended <- err
 		}()
 		ctx := systest.Ending(t, d)
@@ -248,7 +248,7 @@ func TestRendezvousTurnsAwayAnotherSize(t *testing.T) {
 	host := make(chan error)
 	short, giveUp := context.WithCancelCause(ctx)
 	go func() {
-		_, err := RendezvousOn(short, ln, 2, nil)
+		_, err := Meeting{}.RendezvousOn(short, ln, 2, nil)
 		host <- err
 	}()
 	_, err := Rendezvous(ctx, ln.Addr().String(), 3, 4, nil)
@@ -312,7 +312,7 @@ func TestRendezvousTakesTheLastOfARank(t *testing.T) {
 	ctx := systest.Context(t)
 	host := make(chan [][]byte)
 	go func() {
-		blobs, err := RendezvousOn(ctx, ln, 3, []byte("zero"))
+		blobs, err := Meeting{}.RendezvousOn(ctx, ln, 3, []byte("zero"))
 		if err != nil {
 			t.Error(err)
 		}
