@@ -96,7 +96,7 @@ figures-mutants: toolchain ## plant changes that figures-check must find, one af
 check-py: $(VENV)/.stamp ## types of the Python package, which are torch's
 	cd python && ../$(VENV)/bin/mypy && ../$(VENV)/bin/mypy ../examples/train.py
 
-docs: $(DOCS) bin/mcast-lab ## the documents as a site, in build/site; a link or an anchor that leads nowhere is an error
+docs: $(DOCS) bin/mcast bin/mcast-lab ## the documents as a site, in build/site; a link or an anchor that leads nowhere is an error
 	NO_MKDOCS_2_WARNING=1 .tools/docs/bin/python -m mkdocs build --strict --quiet
 
 demo: $(VENV)/.stamp build ## train with FSDP2 on four hosts with limited links, over torch-mcast and over gloo, and compare; needs no root (LOSS=0.01, STEPS=20)
@@ -187,8 +187,8 @@ $(DOCS): docs/requirements.txt
 	.tools/docs/bin/python -m pip install --quiet --requirement $<
 	@touch $@
 
-# What writes the manual, where it is not built yet.
-bin/mcast-lab:
+# What writes the manuals, where it is not built yet.
+bin/mcast bin/mcast-lab &:
 	@$(MAKE) --no-print-directory build
 
 # pip comes from the environment.

@@ -11,7 +11,9 @@ fail() { # message
 }
 
 [ -x "$python" ] || fail "$python is missing: make setup, or name a Python with torch by PYTHON"
-[ -e "$root/lib/libnccl-net-mcast.so" ] || fail "the library is missing: make build"
+for built in lib/libnccl-net-mcast.so bin/mcast bin/mcast-lab; do
+	[ -e "$root/$built" ] || fail "$built is missing: make build"
+done
 
 # What a run leaves for a moment lies here: checkpoints, logs, configurations.
 scratch=$(mktemp -d)

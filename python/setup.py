@@ -23,10 +23,22 @@ IN_SDIST = HERE / "go"
 SOURCES = IN_SDIST if IN_SDIST.is_dir() else HERE.parent
 WANTED = ["go.mod", "go.sum", "LICENSE", "cmd/mcast", "internal", "ncclnet", "pkg"]
 LIBRARY = "libnccl-net-mcast.so"
-STAMP = "github.com/torch-mcast/torch-mcast/internal/stamp"
+LABORATORY = ":!internal/lab"  # to git: what is wanted has none of it
+COMMIT = "COMMIT"  # in an sdist: the commit that it was made of
 
 
-def go_build(target: Path, package: str, *flags: str, link: str) -> None:
+def commit() -> str:
+    """Return that of the sources, as git describe --always --dirty; empty: nobody knows."""
+    if SOURCES == IN_SDIST:
+        told = SOURCES / COMMIT
+        return told.read_text().strip() if told.is_file() else ""
+    if not (SOURCES / ".git").exists() or shutil.which("git") is None:
+        return ""
+    describe = ["git", "describe", "--always", "--dirty"]
+    return subprocess.run(describe, cwd=SOURCES, capture_output=True, text=True, check=False).stdout.strip()
+
+
+def go_build(target: Path, package: str, *flags: str, link: str = "") -> None:
     """Build a package of the Go module, with a flag for its linker; who cannot is told what is missing."""
     want = next(line for line in (SOURCES / "go.mod").read_text().splitlines() if line.startswith("go "))
     hint = (
@@ -35,7 +47,9 @@ def go_build(target: Path, package: str, *flags: str, link: str) -> None:
     if shutil.which("go") is None:
         raise SystemExit(f"error: there is no `go` on PATH: {hint}; or install a wheel, which needs neither")
     # Neither build IDs nor symbols: both depend on the folder that it is built in.
-    command = ["go", "build", "-trimpath", "-buildvcs=false", "-ldflags", f"-s -w -buildid= '{link}'", *flags]
+    stamp = f"-X=github.com/torch-mcast/torch-mcast/internal/version.commit={commit()}"
+    linker = f"-s -w -buildid= {stamp}" + (f" '{link}'" if link else "")
+    command = ["go", "build", "-trimpath", "-buildvcs=false", "-ldflags", linker, *flags]
     environment = os.environ | {"CGO_ENABLED": "1"}
     done = subprocess.run([*command, "-o", target, package], cwd=SOURCES, env=environment, check=False)
     if done.returncode:
@@ -68,8 +82,7 @@ class Program(build_scripts):
         folder = Path(self.build_dir).resolve()
         folder.mkdir(parents=True, exist_ok=True)
         if not self.editable_mode:  # there it is the checkout's bin/mcast
-            measured = f"-X={STAMP}.commit=v{self.distribution.get_version()}"
-            go_build(folder / "mcast", "./cmd/mcast", link=measured)
+            go_build(folder / "mcast", "./cmd/mcast")
 
 
 class Wheel(bdist_wheel):
@@ -89,20 +102,20 @@ class Platform(Distribution):
 
 
 class Sources(sdist):
-    """An sdist that has the Go sources in it, tests aside."""
+    """An sdist that has the Go sources in it, but neither tests nor what mcast-lab alone needs."""
 
     def make_release_tree(self, base_dir: str, files: list[str]) -> None:
         """Add what git knows of the module as go/."""
         super().make_release_tree(base_dir, files)
-        listed = subprocess.run(
-            ["git", "ls-files", "-z", *WANTED], cwd=HERE.parent, capture_output=True, text=True, check=True
-        ).stdout
+        ask = ["git", "ls-files", "-z", *WANTED, LABORATORY]
+        listed = subprocess.run(ask, cwd=HERE.parent, capture_output=True, text=True, check=True).stdout
         for name in filter(None, listed.split("\0")):
             if name.endswith("_test.go") or "testdata" in Path(name).parts:
                 continue
             target = Path(base_dir) / "go" / name
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(HERE.parent / name, target)
+        (Path(base_dir) / "go" / COMMIT).write_text(f"{commit()}\n")
 
 
 setup(

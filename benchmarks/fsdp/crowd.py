@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 
 import train
 from machine import machine
-from node import LAB
+from node import LAB, unbuilt
 
 # Of the process that forks: no threads of others before that. Where no name server can be reached, torch
 # waits for one to name its peers, and says that it has not.
@@ -198,6 +198,8 @@ def main() -> None:
     parser.add_argument("--testbed", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if not args.testbed:
+        if (lack := unbuilt()) is not None:
+            sys.exit(f"crowd.py: {lack}")
         name = f"crowd-{os.getpid()}"
         bed = ["testbed", "with", f"--name={name}", f"--hosts={args.hosts}", f"--rate={args.rate}", "--"]
         again = [str(LAB), *bed, sys.executable, *sys.argv, f"--testbed={name}"]

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from node import LAB
+from node import LAB, unbuilt
 from runs import Choice, RunFailed, Show, environment, follow, late, tail
 
 HERE = Path(__file__).resolve().parent
@@ -32,8 +32,8 @@ class NoTestbed(Exception):
 
 def within(hosts: int, rate: str, command: list[str]) -> NoReturn:
     """Become a command that has a testbed of its own, whose name is put behind it."""
-    if not LAB.exists():
-        raise NoTestbed(f"{LAB.name} is not built: run `make build` first")
+    if (lack := unbuilt()) is not None:
+        raise NoTestbed(lack)
     name = f"demo-{os.getpid()}"
     begin = [str(LAB), "testbed", "with", "--name", name, "--hosts", str(hosts), "--rate", rate, "--"]
     tried = subprocess.run([*begin, "true"], capture_output=True, text=True, check=False)

@@ -21,6 +21,14 @@ class NodeFailed(Exception):
     """The node did not start, or did not end well; the message has what it said."""
 
 
+def unbuilt() -> str | None:
+    """Return in one line which program has not been built, or None: a testbed needs both."""
+    for program in (MCAST, LAB):
+        if not program.exists():
+            return f"bin/{program.name} is not built: run `make build` first"
+    return None
+
+
 @contextmanager
 def node() -> Iterator[str]:
     """Start a node on a free port of this host, give its address, end it by its process id."""

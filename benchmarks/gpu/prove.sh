@@ -17,6 +17,9 @@ python=${PYTHON:-$root/.venv/bin/python}
 command -v "$python" >/dev/null || python=python3
 mcast=$root/bin/mcast lab=$root/bin/mcast-lab
 [ ! -e "$lab.gz" ] || gunzip --keep --force "$lab.gz" # as scripts/gpu-kit leaves it
+for program in "$mcast" "$lab"; do
+	[ -x "$program" ] || { echo "benchmarks/gpu/prove.sh: $program is missing: make build" >&2; exit 1; }
+done
 export PYTHON=$python PYTHONPATH=$root/python${PYTHONPATH:+:$PYTHONPATH} MCAST_LIBRARY=$root/lib/libnccl-net-mcast.so
 export OMP_NUM_THREADS=1
 mkdir -p "$out"

@@ -31,8 +31,8 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 sys.path.append(str(ROOT / "benchmarks" / "fsdp"))
 from machine import commit  # noqa: E402
+from node import LAB, unbuilt  # noqa: E402
 
-LAB = ROOT / "bin" / "mcast-lab"
 RUNNER = "MCAST_TORCH_CUDA"
 MISSING = 77
 LIMIT_S = 900  # for one start of the ranks
@@ -137,6 +137,9 @@ def main(words: list[str] | None = None) -> int:
     if RUNNER not in os.environ:
         print(f"missing: {RUNNER}, a program that has CUDA tensors on host memory", file=sys.stderr)
         return MISSING
+    if (lack := unbuilt()) is not None:
+        print(f"soak.py: {lack}", file=sys.stderr)
+        return 1
     args.out.parent.mkdir(parents=True, exist_ok=True)
     status, seed, end, turn = 0, args.first, args.first + args.trainings, 0
     while seed < end:

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+MCAST = ROOT / "bin" / "mcast"
 LAB = ROOT / "bin" / "mcast-lab"
 LIBRARY = ROOT / "lib" / "libnccl-net-mcast.so"
 COLLECTIVES = ("allgather", "reducescatter", "both")
@@ -74,7 +75,7 @@ def clean() -> dict[str, str]:
 
 def built() -> str | None:
     """Return what has not been built, or None."""
-    for path in (LAB, LIBRARY):
+    for path in (MCAST, LAB, LIBRARY):
         if not path.is_file():
             return f"{path.relative_to(ROOT)}: run `make build`"
     return None

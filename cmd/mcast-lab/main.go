@@ -26,11 +26,12 @@ var program = cli.Program{
   64    a flag, an argument or a setting is wrong: nothing has begun
   124   testbed experiment: the time of --within is over
   130   testbed experiment: a signal ended it
-testbed with and testbed rsh end with the status of their command.
+testbed with and testbed rsh end with the status of their command, testbed run
+with 1 where a rank ended with another status than 0.
 `,
 }
 
-// others are the commands of mcast that are none here.
+// others are the commands of mcast that are none here; a test holds the list.
 var others = []string{"bench", "switch", "top", "explain", "advise", "metrics", "trace", "nccl", "doctor", "secret", "env", "bugreport"}
 
 // elsewhere says where a command is that another program has; empty: no other one has it.
@@ -38,7 +39,7 @@ func elsewhere(args []string) string {
 	if len(args) == 0 || !slices.Contains(others, args[0]) {
 		return ""
 	}
-	return fmt.Sprintf("%s is a command of mcast, which lies beside this program: mcast %s", args[0], args[0])
+	return fmt.Sprintf("%s is a command of mcast: run mcast %s", args[0], args[0])
 }
 
 func main() {

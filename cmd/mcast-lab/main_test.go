@@ -1,12 +1,10 @@
 package main
 
 import (
-	"bytes"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -41,18 +39,8 @@ func TestMain(m *testing.M) {
 // lab prepares a run of this program.
 var lab = clitest.Command
 
-func results(t *testing.T, ndjson []byte) (all []bench.Result) {
-	t.Helper()
-	for d := json.NewDecoder(bytes.NewReader(ndjson)); ; {
-		var r bench.Result
-		err := d.Decode(&r)
-		if errors.Is(err, io.EOF) {
-			return all
-		}
-		require.NoError(t, err)
-		all = append(all, r)
-	}
-}
+// results reads the rows of mcast-lab ring, and of mcast bench.
+var results = clitest.Rows[bench.Result]
 
 // TestCommon: what mcast has as well.
 func TestCommon(t *testing.T) {
@@ -84,11 +72,39 @@ func TestExitStatusesAreDocumented(t *testing.T) {
 	clitest.RequireStatuses(t, "mcast-lab", "../../docs/COMMANDS.md")
 }
 
+// TestCommandsOfTheOtherProgram: who runs one of them here is told of mcast, whatever commands that has.
+func TestCommandsOfTheOtherProgram(t *testing.T) {
+	folder, err := systest.Programs()
+	require.NoError(t, err)
+	help, err := exec.Command(filepath.Join(folder, "mcast"), "--help").Output()
+	require.NoError(t, err)
+	own := []string{"version", "completion"} // of each program
+	require.ElementsMatch(t, clitest.Commands(t, string(help)), append(own, others...))
+}
+
+// TestHelpOfARing: it says of the flags what a ring takes.
+func TestHelpOfARing(t *testing.T) {
+	cmd, stdout, stderr := lab(t, nil, "ring", "--help")
+	require.NoError(t, cmd.Run(), stderr)
+	said := strings.Join(strings.Fields(stdout.String()), " ")
+	for _, flag := range []string{
+		"--op=op Reduction: sum, prod, max, min or avg. Default: sum.",
+		"any but f16, bf16, e4m3 and e5m2. Default: f32.",
+		"Reduce numbers of which all sums are exact, as mcast bench --exact does.",
+	} {
+		require.Contains(t, said, flag)
+	}
+	for _, none := range []string{"premulsum", "llreduce", "MCAST_SWITCH", "node", "$"} {
+		require.NotContains(t, said, none)
+	}
+}
+
 // TestMistakes: whatever is given wrongly, to whatever command, ends with one status, and nothing has begun.
 func TestMistakes(t *testing.T) {
 	clitest.RequireMistakes(t, [][3]string{
 		{"", "", "no command: want one of sim, testbed, ring, version, completion"},
-		{"", "bench allgather", "bench is a command of mcast"},
+		{"", "bench allgather", "bench is a command of mcast: run mcast bench\n"},
+		{"", "ring broadcast --exact", "--exact means nothing to what is no reduction, and products are not exact: want reducescatter or overlap, and another --op"},
 		{"MCAST_TIMEOUT=x", "ring allgather --ranks 1", "MCAST_TIMEOUT"},
 		{"", "sim allgather --nodes 1", "want at least 2"},
 		{"", "sim allgather --rate unlimited", "--rate=unlimited"},
@@ -130,11 +146,14 @@ func TestMistakes(t *testing.T) {
 
 // TestNothingBegins: what a path refuses is said before anything takes long.
 func TestNothingBegins(t *testing.T) {
+	self, err := os.Executable()
+	require.NoError(t, err)
+	without := "hosts of a testbed run mcast, and there is neither " + filepath.Join(filepath.Dir(self), "mcast") + " nor one in PATH: `make build` makes it\n"
 	for args, says := range map[string]string{
 		"sim allgather --trace /nonexistent/x": "--trace: open /nonexistent/x: no such file or directory",
 		"sim figures --out /dev/null/x":        "--out: ",
-		"testbed experiment unicast":           "neither ",
-		"testbed faults":                       "neither ",
+		"testbed experiment unicast":           without,
+		"testbed faults":                       without,
 	} {
 		cmd, stdout, stderr := lab(t, []string{"PATH="}, strings.Fields(args)...) // where there is no mcast
 		require.Error(t, cmd.Run(), args)

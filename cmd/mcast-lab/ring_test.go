@@ -45,6 +45,7 @@ func TestRingPrintsATable(t *testing.T) {
 	cmd, stdout, stderr := lab(t, nil, "ring", "overlap", "--bytes", "1K", "--iters", "2")
 	require.NoError(t, cmd.Run(), stderr)
 	require.Regexp(t, `(?m)^# overlap, 4 ranks, fabric tcp \(unicast\)$`, stdout.String())
+	require.Contains(t, stdout.String(), "# Reduce-Scatter: ring (as asked)\n")
 	require.Contains(t, stdout.String(), "must move: (P-1)N and (P-1)N to gather, (P-1)N and (P-1)N to reduce.\n")
 	require.Regexp(t, `(?m)^ +1024 Allgather alone +[\d.]+ +[\d.]+ +[\d.]+ +[\d.]+ +1.000 +1.000$`, stdout.String())
 	require.NotContains(t, stdout.String(), "its Allgather")

@@ -33,7 +33,7 @@ type testbedExperimentCommand struct {
 	Within     time.Duration   `placeholder:"time" help:"Of all that is asked for, such as 10m: what was measured by then is kept. Default: as long as it takes."`
 	Out        string          `type:"path" default:"benchmarks/results/testbed" placeholder:"DIR" help:"Where NAME.ndjson and NAME*.png go. Default: ${default}."`
 	LockFile   string          `hidden:"" default:"/tmp/mcast-experiment.lock"` // that whoever measures on this machine holds, whatever user that is
-	Repository string          `type:"path" default:"." placeholder:"DIR" help:"Where benchmarks/ and .venv/ are, for peers that are not this program. Default: here."`
+	Repository string          `type:"path" default:"." placeholder:"DIR" help:"Where benchmarks/ and .venv/ are, for the peers gloo and mpi. Default: here."`
 }
 
 // Run does them one after another. One that fails does not keep the others from being done.

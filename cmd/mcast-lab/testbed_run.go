@@ -58,6 +58,9 @@ func (c *testbedRunCommand) Run() (err error) {
 		}
 		defer func() { err = errors.Join(err, job.Nodes.Close()) }()
 	}
+	if err = programs.Lead(); err != nil {
+		return err
+	}
 	run, err := launch.Start(ctx, tb, job)
 	if err != nil {
 		return err
@@ -184,6 +187,9 @@ func (c *testbedRshCommand) Run() error {
 	}
 	if len(c.Command) > 0 && c.Command[0] == "--" {
 		c.Command = c.Command[1:]
+	}
+	if err := programs.Lead(); err != nil {
+		return err
 	}
 	if len(c.Command) == 0 {
 		return launch.Exec(tb, namespace, "sh")

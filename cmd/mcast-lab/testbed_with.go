@@ -12,6 +12,7 @@ import (
 
 	"github.com/torch-mcast/torch-mcast/internal/cli"
 	"github.com/torch-mcast/torch-mcast/internal/config"
+	"github.com/torch-mcast/torch-mcast/internal/lab/programs"
 	"github.com/torch-mcast/torch-mcast/internal/lab/testbed"
 	"github.com/torch-mcast/torch-mcast/internal/lab/testbed/rootless"
 )
@@ -36,6 +37,9 @@ func (c *testbedWithCommand) Run() error {
 	}
 	if _, err := testbed.Open(c.Name); err == nil {
 		return config.Mistakef("testbed %s is up already, and this would take it down in the end: say --name for another", c.Name)
+	}
+	if err := programs.Lead(); err != nil {
+		return err
 	}
 	ctx, stop := cli.UntilSignal()
 	defer stop()

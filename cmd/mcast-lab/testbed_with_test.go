@@ -84,6 +84,18 @@ func TestTestbedOfAnOrdinaryUser(t *testing.T) {
 	}
 }
 
+// TestTestbedFindsThePrograms: whatever PATH is, what a testbed starts has both programs by their names.
+func TestTestbedFindsThePrograms(t *testing.T) {
+	requireRootless(t)
+	name := fmt.Sprintf("mcast%d-path", os.Getpid())
+	const both = "command -v mcast; command -v mcast-lab; "
+	cmd, stdout, stderr := ordinary(t, "testbed", "with", "--name", name, "--hosts", "1", "--", "sh", "-c",
+		both+`PATH=/usr/sbin:/usr/bin:/sbin:/bin; "$LAB" testbed run --name `+name+` -- sh -c '`+both+`'; "$LAB" testbed rsh --name `+name+` 0 '`+both+`'`)
+	require.NoError(t, cmd.Run(), stderr)
+	p := programs.In(forAll)
+	require.Equal(t, strings.Repeat(p.Mcast+"\n"+p.Lab+"\n", 3), stdout.String())
+}
+
 // What runs in such a testbed ends with it, however it ends.
 func TestTestbedOfAnOrdinaryUserEnds(t *testing.T) {
 	requireRootless(t)

@@ -35,9 +35,11 @@ type commands struct {
 var program = cli.Program{
 	Name: "mcast", Description: "Multicast collectives for sharded training.",
 	Statuses: `  0     it did what it was asked to, and found nothing wrong
-  1     it failed; of doctor and explain: a warning, a finding
+  1     it failed; of doctor: a warning; of explain: a finding; of nccl check:
+        NCCL will not use the plugin
   2     of doctor: a fault
-  3     of doctor and explain: it could not look; of top --once: it saw nothing
+  3     of doctor and explain: it could not look; of top --once: it saw no rank,
+        or a switch did not answer
   64    a flag, an argument or a setting is wrong: nothing has begun
 `,
 }

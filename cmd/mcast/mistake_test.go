@@ -14,9 +14,14 @@ import (
 // TestMistakes: whatever is given wrongly, to whatever command, ends with one status, and nothing has begun.
 func TestMistakes(t *testing.T) {
 	clitest.RequireMistakes(t, [][3]string{
-		{"", "sim allgather --nodes 4", "sim is in mcast-lab now"},
-		{"", "testbed up", "testbed is in mcast-lab now"},
-		{"", "bench allgather --algorithm ring", "the ring is in mcast-lab now"},
+		{"", "sim soak --seeds 3", "sim is in mcast-lab now, which no package has: `make build` in a checkout makes bin/mcast-lab: bin/mcast-lab sim soak --seeds 3\n"},
+		{"", "testbed up --hosts {}", "makes bin/mcast-lab: bin/mcast-lab testbed up --hosts '{}'\n"},
+		{"", "bench allgather --algorithm ring --json", "the ring is in mcast-lab now, which no package has: `make build` in a checkout makes bin/mcast-lab: bin/mcast-lab ring allgather --json\n"},
+		{"", "bench --algorithm=ring overlap", "bin/mcast-lab ring overlap\n"},
+		{"", "bench allgather --algorithm mcast", "leave --algorithm out: mcast bench is always ours: mcast bench allgather\n"},
+		{"", "bench allgather --algorithm=mcast --iters 3", ": mcast bench allgather --iters 3\n"},
+		{"", "bench allgather --algorithm", "unknown flag --algorithm"},
+		{"", "bench allgather --algorithm tree", "unknown flag --algorithm"},
 		{"", "", "no command"},
 		{"", "bench allgather --switch 127.0.0.1:7470", "a value of --switch is written --switch=127.0.0.1:7470"},
 		{"", "benhc", `did you mean "bench"?`},
@@ -97,6 +102,7 @@ func TestMistakes(t *testing.T) {
 		{"", "advise --ranks-per-host -1 x", "want at least 1"},
 		{"", "metrics --interval 5ms", "want 0 or a second"},
 		{"", "metrics --listen nowhere", "want host:port"},
+		{"", "metrics --textfile /nonexistent", "want a directory"},
 		{"", "metrics --listen 127.0.0.1:99999", "up to 65535"},
 		{"", "metrics --otlp nowhere", "want a URL"},
 		{"", "trace merge", "expected"},
@@ -127,7 +133,6 @@ func TestNothingBegins(t *testing.T) {
 		status     int
 	}{
 		{"bench reducescatter --switch=127.0.0.1:1", "connection refused", 1},
-		{"metrics --textfile /nonexistent", "want a directory", 1},
 		{"top --once --interval 100ms --directory /nonexistent", "no rank was seen", 3},
 		{"top --once --interval 100ms --switch 127.0.0.1:1", "switch 127.0.0.1:1 does not answer", 3},
 		{"explain --seconds 1 --hosts 127.0.0.1:1", "connection refused", 3},

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -26,19 +25,8 @@ func TestMain(m *testing.M) { clitest.Main(main, m.Run) }
 // mcast prepares a run of this program.
 var mcast = clitest.Command
 
-func results(t *testing.T, ndjson []byte) []bench.Result {
-	t.Helper()
-	var all []bench.Result
-	for d := json.NewDecoder(bytes.NewReader(ndjson)); ; {
-		var r bench.Result
-		err := d.Decode(&r)
-		if err == io.EOF {
-			return all
-		}
-		require.NoError(t, err)
-		all = append(all, r)
-	}
-}
+// results reads the rows of mcast bench.
+var results = clitest.Rows[bench.Result]
 
 func TestBench(t *testing.T) {
 	for i, fabric := range []string{"shm", "udp"} {

@@ -76,7 +76,7 @@ func (c *switchCommand) Run() error {
 		Jobs: c.Jobs, Members: c.Members, JoinTimeout: c.JoinTimeout, Log: log, Elsewhere: netdev.Elsewhere,
 	})
 	if err != nil {
-		return listening("bind", err)
+		return listenError("bind", err)
 	}
 	defer func() { _ = s.Close() }()
 	if c.HTTP != "" {
@@ -201,8 +201,8 @@ func loopback(bind string) bool {
 	return err == nil && (host == "localhost" || ip != nil && ip.IsLoopback())
 }
 
-// listening adds the remedy to an error of a listener.
-func listening(flag string, err error) error {
+// listenError adds the remedy to an error of a listener.
+func listenError(flag string, err error) error {
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
 		return fmt.Errorf("%w: `ss -ltnp` shows the program that listens there; --%s takes another port", err, flag)
@@ -220,7 +220,7 @@ func serveHTTP(flag, at string, handler http.Handler, secret string, log *slog.L
 	}
 	ln, err := net.Listen("tcp", at)
 	if err != nil {
-		return nil, fmt.Errorf("--%s: %w", flag, listening(flag, err))
+		return nil, fmt.Errorf("--%s: %w", flag, listenError(flag, err))
 	}
 	if pages == nil && !loopback(at) {
 		log.Warn("everybody who reaches this address may read what is there; see MCAST_SECRET", flag, at)

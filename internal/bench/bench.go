@@ -106,6 +106,14 @@ func (b *bench) reduces() bool {
 	return b.collective == "reducescatter" || b.collective == "allreduce" || b.collective == "overlap"
 }
 
+// reductions names the collectives that reduce, of the program that this is.
+func (b *bench) reductions() string {
+	if b.ring != nil {
+		return "reducescatter or overlap"
+	}
+	return "reducescatter, allreduce or overlap"
+}
+
 // tiny says whether every Allreduce is so small that none goes through a switch.
 func (b *bench) tiny() bool {
 	return b.collective == "allreduce" && group.Tiny(slices.Max(b.sizes), b.ranks)

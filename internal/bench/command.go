@@ -13,7 +13,7 @@ import (
 // Command is the command line of `mcast bench`.
 type Command struct {
 	Collective string `arg:"" enum:"allgather,broadcast,reducescatter,allreduce,overlap,groups" help:"What to run: allgather, broadcast, reducescatter, allreduce, overlap (an Allgather and a Reduce-Scatter, alone and together) or groups (what many groups in a process cost)."`
-	Flags
+	Flags      `set:"types=Element type of a reduction." set:"ops=sum, prod, max, min, avg or premulsum" set:"exact=Reduce numbers of which all sums are exact: for nodes that add in no fixed order, as a tree of them or MCAST_SWITCH_MODE=fast." set:"slot=Send from, or receive into, the rank's own slot of the large buffer; an Allreduce has one buffer then."`
 	Fabric     string        `placeholder:"udp|shm" help:"Default: MCAST_FABRIC."`
 	Switch     cli.Switch    `help:"Reduce through an aggregation node: --switch=host:port[,host:port...], or --switch alone for that of MCAST_SWITCH or else one started for this run."`
 	Loss       *cli.Share    `placeholder:"p" help:"Share of datagrams to lose on purpose, such as 0.01 or 1%. Default: MCAST_LOSS."`

@@ -9,16 +9,17 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
 )
 
-// Flags are those of a measurement, whoever runs the collective.
+// Flags are those of a measurement, whoever runs the collective. What help texts say of it differs, so whoever embeds them
+// sets the variables in them.
 type Flags struct {
 	Bytes   string `default:"1K:64M" placeholder:"N[:M],..." help:"Bytes a rank (of its shard): sizes and ranges; K, M and G are powers of 1024. Default: ${default}."`
 	Step    int    `default:"4" help:"Factor between the sizes of a range. Default: ${default}."`
 	Ranks   *int   `placeholder:"P" help:"Processes to start on this host. Default: 4; under torchrun, mpirun or srun their number."`
-	Dtype   string `placeholder:"type" help:"Element type of a reduction. Default: f32."`
-	Op      string `placeholder:"op" help:"Reduction: sum, prod, max, min, avg or premulsum. Default: sum."`
+	Dtype   string `placeholder:"type" help:"${types} Default: f32."`
+	Op      string `placeholder:"op" help:"Reduction: ${ops}. Default: sum."`
 	Root    *int   `help:"Root of a Broadcast. Default: 0."`
-	Exact   bool   `help:"Reduce numbers of which all sums are exact: for nodes that add in no fixed order, as a tree of them or MCAST_SWITCH_MODE=fast."`
-	InPlace bool   `help:"Send from, or receive into, the rank's own slot of the large buffer; an Allreduce has one buffer then."`
+	Exact   bool   `help:"${exact}"`
+	InPlace bool   `help:"${slot}"`
 	Iters   *int   `placeholder:"n" help:"Timed iterations a size. Default: 7 to 1000, fewer for larger sizes."`
 	Warmup  int    `default:"-1" placeholder:"n" help:"Iterations before those, checked but not timed. Default: a tenth, at least 2."`
 	JSON    bool   `name:"json" help:"Print one JSON object a line instead of a table."`
@@ -49,7 +50,7 @@ func (f *Flags) check(b *bench, lookup func(string) (string, bool)) error {
 		}
 	}
 	if b.exact && (!b.reduces() || b.op == reduce.Prod) {
-		return config.Mistakef("--exact means nothing to what is no reduction, and products are not exact: want reducescatter, allreduce or overlap, and another --op")
+		return config.Mistakef("--exact means nothing to what is no reduction, and products are not exact: want %s, and another --op", b.reductions())
 	}
 	if b.inPlace && b.collective == "broadcast" {
 		return config.Mistakef("--in-place means nothing to a broadcast: it has one buffer")

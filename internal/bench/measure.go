@@ -60,7 +60,7 @@ func (b *bench) runRank(ctx context.Context) (err error) {
 
 // rounding says what else than a fault may make sums differ.
 func (b *bench) rounding() string {
-	if b.exact || !b.reduces() {
+	if b.exact || !b.reduces() || b.ring != nil { // a ring has an order of its own, and no nodes
 		return ""
 	}
 	return "; if a tree of nodes, or MCAST_SWITCH_MODE=fast, adds them in another order, the last bits of fractions differ rightly: see --exact"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -31,6 +32,13 @@ def run(*command: str | Path, folder: Path, **environment: str) -> str:
     )
     assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
     return done.stdout
+
+
+def checked_out() -> str:
+    """Return the commit that is checked out, whatever was changed since; empty where git has none."""
+    if not (PYTHON_FOLDER.parent / ".git").exists():
+        return ""
+    return run("git", "describe", "--always", folder=PYTHON_FOLDER).strip()
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +107,17 @@ def test_installed_wheel_is_enough(wheel: Path, tmp_path: Path) -> None:
     said = run(python, "-c", "\n".join(line.strip() for line in script.splitlines()), folder=tmp_path)
     assert said.strip() == str(place / "torch_mcast/lib/libnccl-net-mcast.so")
     said = run("mcast", "--version", folder=tmp_path, PATH=str(python.parent))
-    assert said.startswith(f"mcast {torch_mcast.__version__}")
+    assert said.startswith(f"mcast {torch_mcast.__version__} ({checked_out()}")
+    said = run("mcast", "version", "--json", folder=tmp_path, PATH=str(python.parent))
+    assert json.loads(said)["commit"].removesuffix("-dirty") == checked_out()
+    # The library's version is not asked for its commit; it has it.
+    assert checked_out().encode() in (place / "torch_mcast/lib/libnccl-net-mcast.so").read_bytes()
+
+
+def test_sdist_has_what_users_get(sources: Path) -> None:
+    assert (sources / "go/cmd/mcast/main.go").is_file()
+    assert (sources / "go/COMMIT").read_text().strip().removesuffix("-dirty") == checked_out()
+    assert not (sources / "go/internal/lab").exists()
 
 
 def test_sdist_says_that_go_is_missing(sources: Path, tmp_path: Path) -> None:

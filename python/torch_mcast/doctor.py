@@ -31,7 +31,8 @@ def program() -> Path:
         return Path(found)
     raise errors.LibraryError(
         f"mcast was not found in {' or '.join(str(p.parent) for p in places)}, nor on PATH: "
-        "run `make build` in the repository, or set MCAST_LIBRARY to its library"
+        "run `make build` in the repository, or set MCAST_LIBRARY to its library, "
+        "or put the folder of pip's scripts on PATH"
     )
 
 

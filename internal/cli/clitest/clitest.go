@@ -3,9 +3,14 @@ package clitest
 
 import (
 	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
 	"os"
 	"os/exec"
 	"testing"
+
+	"github.com/stretchr/testify/require"
 
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
@@ -33,4 +38,18 @@ func Command(t *testing.T, vars []string, args ...string) (cmd *exec.Cmd, stdout
 	stdout, stderr = new(bytes.Buffer), new(bytes.Buffer)
 	cmd.Stdout, cmd.Stderr = stdout, stderr
 	return cmd, stdout, stderr
+}
+
+// Rows reads what --json printed, an object a line.
+func Rows[Row any](t *testing.T, ndjson []byte) (all []Row) {
+	t.Helper()
+	for d := json.NewDecoder(bytes.NewReader(ndjson)); ; {
+		var r Row
+		err := d.Decode(&r)
+		if errors.Is(err, io.EOF) {
+			return all
+		}
+		require.NoError(t, err)
+		all = append(all, r)
+	}
 }

@@ -46,7 +46,20 @@ func RequireShortHelp(t *testing.T) {
 	}
 }
 
-// RequireStatuses requires that --help and a page, below the title of a program, have the same exit statuses.
+// Commands returns those that the help of a program lists.
+func Commands(t *testing.T, help string) (names []string) {
+	t.Helper()
+	_, list, found := strings.Cut(help, "\nCommands:\n")
+	require.True(t, found)
+	list, _, _ = strings.Cut(list, "\n\n")
+	for line := range strings.Lines(list) {
+		names = append(names, strings.Fields(line)[0])
+	}
+	return names
+}
+
+// RequireStatuses requires that --help and a page, below the title of a program, have the same exit statuses, and name the
+// same commands for each.
 func RequireStatuses(t *testing.T, program, page string) {
 	t.Helper()
 	text, err := os.ReadFile(page)
@@ -56,13 +69,27 @@ func RequireStatuses(t *testing.T, program, page string) {
 	documented, _, _ = strings.Cut(documented, "\n#")
 	_, said, found := strings.Cut(help(t), "\nExit status:\n")
 	require.True(t, found)
-	numbers := func(pattern, text string) (all []string) {
+	type row struct {
+		number   string
+		commands []string
+	}
+	rows := func(pattern, text string, commands []string) (all []row) {
 		for _, m := range regexp.MustCompile(pattern).FindAllStringSubmatch(text, -1) {
-			all = append(all, m[1])
+			r := row{number: m[1]}
+			for _, name := range commands {
+				if regexp.MustCompile(`\b` + name + `\b`).MatchString(m[2]) {
+					r.commands = append(r.commands, name)
+				}
+			}
+			all = append(all, r)
 		}
 		return all
 	}
-	listed := numbers(`(?m)^  (\d+) `, said)
-	require.Contains(t, listed, strconv.Itoa(config.ExitMistake))
-	require.Equal(t, numbers(`(?m)^\| (\d+) \|`, documented), listed)
+	commands := Commands(t, help(t))
+	for _, m := range regexp.MustCompile("`([a-z]+ [a-z -]+)`").FindAllStringSubmatch(documented, -1) { // with a second word
+		commands = append(commands, regexp.QuoteMeta(m[1]))
+	}
+	listed := rows(`(?m)^  (\d+) (.*\n(?:        .*\n)*)`, said, commands)
+	require.Contains(t, listed, row{number: strconv.Itoa(config.ExitMistake)})
+	require.Equal(t, rows(`(?m)^\| (\d+) \|(.*)$`, documented, commands), listed)
 }
