@@ -70,7 +70,7 @@ func (b *bench) start(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	n, err := startNode(ctx, self)
+	n, err := startNode(ctx, self, nodeStart)
 	if err != nil {
 		return err
 	}

@@ -36,8 +36,9 @@ type node struct {
 // nodeStart bounds how long a node may take until it listens.
 const nodeStart = 30 * time.Second
 
-// startNode has program, which is mcast, be a switch on a free port of this host and returns when it listens.
-func startNode(ctx context.Context, program string) (*node, error) {
+// startNode has program, which is mcast, be a switch on a free port of this host and returns when it listens, which it may
+// take for as long as there is patience.
+func startNode(ctx context.Context, program string, patience time.Duration) (*node, error) {
 	output, theirs, err := os.Pipe()
 	if err != nil {
 		return nil, err
@@ -51,7 +52,7 @@ func startNode(ctx context.Context, program string) (*node, error) {
 	n.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
 	err = errors.Join(n.cmd.Start(), theirs.Close())
 	if err == nil {
-		err = n.listen(ctx)
+		err = n.listen(ctx, patience)
 	} else {
 		err = errors.Join(err, output.Close())
 	}
@@ -63,8 +64,8 @@ func startNode(ctx context.Context, program string) (*node, error) {
 
 // listen reads what the node says until it says where it listens, and leaves the rest to a
 // goroutine.
-func (n *node) listen(ctx context.Context) error {
-	_ = n.output.SetReadDeadline(time.Now().Add(nodeStart))
+func (n *node) listen(ctx context.Context, patience time.Duration) error {
+	_ = n.output.SetReadDeadline(time.Now().Add(patience))
 	stop := context.AfterFunc(ctx, func() { _ = n.output.SetReadDeadline(time.Unix(1, 0)) })
 	lines := bufio.NewScanner(io.TeeReader(n.output, &n.said))
 	for n.address == "" && lines.Scan() {
