@@ -48,7 +48,10 @@ def test_a_library_of_another_abi_is_refused_in_words(tmp_path: Path) -> None:
     gcc = shutil.which("gcc")
     assert gcc, "gcc is missing (Debian: apt-get install gcc)"
     functions = "".join(f"int {name}(void) {{ return 0; }}\n" for name in header_functions() - {"mcast_abi"})
-    for abi, said in (("", "another release"), ("int mcast_abi(void) { return 1; }", "has MCAST_ABI 1, torch_mcast needs 2")):
+    for abi, said in (
+        ("", "not the library"),
+        ("int mcast_abi(void) { return 1; }", "has MCAST_ABI 1, torch_mcast needs 2"),
+    ):
         source, other = tmp_path / "other.c", tmp_path / f"other{len(abi)}.so"
         source.write_text(functions + abi)
         subprocess.run([gcc, "-shared", "-fPIC", "-o", other, source], check=True)

@@ -238,7 +238,9 @@ class Library:
             self._dll.mcast_abi.argtypes = []
             abi = self._dll.mcast_abi()
         except AttributeError as e:
-            raise errors.LibraryError(f"{path} is of another release than torch_mcast ({e}): {_REMEDY}") from e
+            raise errors.LibraryError(
+                f"{path} is not the library that torch_mcast needs ({e}): {_REMEDY}"
+            ) from e
         if abi != _ABI:
             raise errors.LibraryError(f"{path} has MCAST_ABI {abi}, torch_mcast needs {_ABI}: {_REMEDY}")
 
