@@ -7,10 +7,11 @@ import (
 )
 
 // composer makes operations of steps on the levels of a group. Of those that post, arguments were checked, and the caller
-// has called hold or has g.posting for itself.
+// has called lock or has g.posting for itself.
 type composer interface {
-	// hold keeps others from posting, as far as steps of one operation must follow each other. release lets them again.
-	hold() (release func())
+	// lock keeps others from posting, as far as steps of one operation must follow each other. unlock lets them again.
+	lock()
+	unlock()
 	// allgather is an Allgather. own is this rank's place in recv; send may be the same memory.
 	allgather(send, own, recv []byte, p piece) (*Work, error)
 	// allgatherInto is an Allgather into an Output, of which own is this rank's place, and holds its shard. When all
@@ -29,8 +30,9 @@ type composer interface {
 	wakeAgents()
 	// posts returns how many operations this rank has posted.
 	posts() mesh.Posted
-	// count has counters say what callers and the network see of the group.
-	count(s *sources)
+	// count returns counters that say what callers and the network see of the group. It takes values: of a pointer all
+	// of them would be made anew on the heap.
+	count(s sources) sources
 }
 
 // piece says how an operation belongs to a larger call. The zero value is a call of its own.

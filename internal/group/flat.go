@@ -13,10 +13,8 @@ import (
 // flat composes operations of a group with one level: each is one step.
 type flat struct{ *Group }
 
-func (f flat) hold() (release func()) {
-	f.posting.RLock()
-	return f.posting.RUnlock
-}
+func (f flat) lock()   { f.posting.RLock() }
+func (f flat) unlock() { f.posting.RUnlock() }
 
 func (f flat) allgather(send, _, recv []byte, p piece) (*Work, error) {
 	o := engine.GatherOp{
@@ -86,4 +84,4 @@ func (f flat) posts() mesh.Posted {
 	return mesh.Posted{overlap.Gather: f.column.gather.Posted(), overlap.Reduce: f.column.reduce.Posted()}
 }
 
-func (flat) count(*sources) {} // lanes of the column have counted all
+func (flat) count(s sources) sources { return s } // lanes of the column have counted all

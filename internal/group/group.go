@@ -189,7 +189,8 @@ func (g *Group) startAllgather(send, recv []byte) (*Work, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer g.composer.hold()()
+	g.composer.lock()
+	defer g.composer.unlock()
 	if p != nil {
 		return g.gatherOutput(send, own, recv, p)
 	}
@@ -210,7 +211,8 @@ func (g *Group) startBroadcast(buf []byte, root int) (*Work, error) {
 	if root < 0 || root >= g.agreed.Size {
 		return nil, argument("broadcast: root %d is not a rank; ranks are 0 to %d", root, g.agreed.Size-1)
 	}
-	defer g.composer.hold()()
+	g.composer.lock()
+	defer g.composer.unlock()
 	return g.composer.broadcast(buf, root)
 }
 
@@ -221,7 +223,8 @@ func (g *Group) Barrier() error { return g.wait(g.startBarrier()) }
 func (g *Group) StartBarrier() (*Work, error) { return g.posted(g.startBarrier()) }
 
 func (g *Group) startBarrier() (*Work, error) {
-	defer g.composer.hold()()
+	g.composer.lock()
+	defer g.composer.unlock()
 	return g.composer.barrier()
 }
 

@@ -111,7 +111,7 @@ func (g *Group) Stats() Stats {
 	if stage := g.staged.Load(); stage != nil {
 		s.device = stage.Stats()
 	}
-	g.composer.count(&s)
+	s = g.composer.count(s)
 	s.gatherBusy, s.reduceBusy, s.overlap = g.meter.Times()
 	return s.stats()
 }

@@ -26,11 +26,9 @@ type nested struct {
 	ended  tally
 }
 
-// hold keeps all others from posting: the steps of an operation go to several lanes.
-func (n *nested) hold() (release func()) {
-	n.posting.Lock()
-	return n.posting.Unlock
-}
+// lock keeps all others from posting: the steps of an operation go to several lanes.
+func (n *nested) lock()   { n.Group.posting.Lock() }
+func (n *nested) unlock() { n.Group.posting.Unlock() }
 
 func (n *nested) posts() mesh.Posted {
 	return mesh.Posted{overlap.Gather: n.posted[overlap.Gather].Load(), overlap.Reduce: n.posted[overlap.Reduce].Load()}
@@ -72,13 +70,14 @@ func (t *tally) add(class overlap.Class, across []*Work) {
 }
 
 // count counts calls instead of steps, and apart from that what was given to, and taken from, ranks of this host.
-func (n *nested) count(s *sources) {
+func (n *nested) count(s sources) sources {
 	s.gather.Done = n.ended.gather.Load()
 	s.reduce.Switched, s.reduce.Direct = n.ended.switched.Load(), n.ended.direct.Load()
 	_, gather := n.node.gather.Stats()
 	reduce := n.node.reduce.Stats()
 	s.nodeSent = gather.SentBytes + gather.ControlBytes + reduce.SentBytes
 	s.nodeReceived = gather.ReceivedBytes + reduce.ReceivedBytes
+	return s
 }
 
 // composed is an operation in the making.

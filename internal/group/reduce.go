@@ -36,7 +36,8 @@ func (g *Group) startReduceScatter(send, recv []byte, t reduce.Type, op reduce.O
 		return nil, argument("reduce-scatter: recv overlaps send without being this rank's shard, send[%d:%d]",
 			g.agreed.Rank*len(recv), (g.agreed.Rank+1)*len(recv))
 	}
-	defer g.composer.hold()()
+	g.composer.lock()
+	defer g.composer.unlock()
 	rest, err := g.composer.reduceScatter(send, recv, collective.Op{Type: t, Reduction: op, Factor: factor}, piece{})
 	if err != nil {
 		return nil, err
@@ -74,7 +75,8 @@ func (g *Group) startReduce(send, recv []byte, t reduce.Type, op reduce.Op, fact
 	case overlaps(send, recv) && !engine.SameMemory(send, recv):
 		return nil, argument("reduce: recv overlaps send without being the same memory")
 	}
-	defer g.composer.hold()()
+	g.composer.lock()
+	defer g.composer.unlock()
 	return g.composer.reduce(send, recv, collective.Op{Type: t, Reduction: op, Factor: factor}, root)
 }
 

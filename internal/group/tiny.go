@@ -35,7 +35,8 @@ func (g *Group) startTiny(send, recv []byte, t reduce.Type, op reduce.Op, factor
 	copy(own[callBytes:], send)
 	joint := engine.NewJoint(1, a.finish)
 	joint.Book(g.books.of(allreduceKind, len(send)))
-	defer g.composer.hold()()
+	g.composer.lock()
+	defer g.composer.unlock()
 	w, err := g.composer.allgather(own, own, a.all, piece{done: joint.Ended})
 	if err != nil {
 		return nil, err
