@@ -27,8 +27,8 @@ type nested struct {
 }
 
 // lock keeps all others from posting: the steps of an operation go to several lanes.
-func (n *nested) lock()   { n.Group.posting.Lock() }
-func (n *nested) unlock() { n.Group.posting.Unlock() }
+func (n *nested) lock()   { n.posting.Lock() }
+func (n *nested) unlock() { n.posting.Unlock() }
 
 func (n *nested) posts() mesh.Posted {
 	return mesh.Posted{overlap.Gather: n.posted[overlap.Gather].Load(), overlap.Reduce: n.posted[overlap.Reduce].Load()}
