@@ -45,7 +45,7 @@ func elsewhere(args []string) string {
 func main() {
 	program.Refuse(elsewhere(os.Args[1:]))
 	var c commands
-	k := program.Parse(&c)
+	k := program.Parse(&c, ringHelp)
 	if !c.Ring.Spawned { // otherwise whoever started this rank has said so
 		program.WarnOfVariables()
 	}

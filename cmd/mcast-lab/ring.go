@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 
+	"github.com/alecthomas/kong"
+
 	"github.com/torch-mcast/torch-mcast/internal/bench"
 	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/group"
@@ -11,10 +13,18 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
 )
 
+// ringHelp has what the help of bench.Flags says of them: what a ring takes.
+var ringHelp = kong.Vars{
+	"types": "Element type of a reduction, of those whose sums are of the same type: any but f16, bf16, e4m3 and e5m2.",
+	"ops":   "sum, prod, max, min or avg",
+	"exact": "Reduce numbers of which all sums are exact, as mcast bench --exact does.",
+	"slot":  "Send from, or receive into, the rank's own slot of the large buffer.",
+}
+
 // ringCommand is the command line of `mcast-lab ring`: what `mcast bench` is compared with.
 type ringCommand struct {
-	Collective  string                                                                                                                                                                                                                                                                                                                           `arg:"" enum:"allgather,broadcast,reducescatter,overlap" help:"What to run: allgather, broadcast, reducescatter or overlap (an Allgather and a Reduce-Scatter, alone and together)."`
-	bench.Flags `set:"types=Element type of a reduction, of those whose sums are of the same type: any but f16, bf16, e4m3 and e5m2." set:"ops=sum, prod, max, min or avg" set:"exact=Reduce numbers of which all sums are exact, as mcast bench --exact does." set:"slot=Send from, or receive into, the rank's own slot of the large buffer."` //nolint:staticcheck // SA5008: kong reads all tags named set
+	Collective string `arg:"" enum:"allgather,broadcast,reducescatter,overlap" help:"What to run: allgather, broadcast, reducescatter or overlap (an Allgather and a Reduce-Scatter, alone and together)."`
+	bench.Flags
 }
 
 // Run starts the ranks, or is one of them.

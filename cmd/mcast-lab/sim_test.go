@@ -18,7 +18,7 @@ import (
 func parseSim(t *testing.T, args ...string) (*simCommand, error) {
 	t.Helper()
 	var c commands
-	parser, err := kong.New(&c)
+	parser, err := kong.New(&c, ringHelp)
 	require.NoError(t, err)
 	_, err = parser.Parse(append([]string{"sim"}, args...))
 	return &c.Sim, err

@@ -47,7 +47,7 @@ var program = cli.Program{
 func main() {
 	program.Refuse(moved(os.Args[1:]))
 	var c commands
-	k := program.Parse(&c, kong.Configuration(readFlagFile))
+	k := program.Parse(&c, kong.Configuration(readFlagFile), bench.Help)
 	if !c.Bench.Spawned { // otherwise whoever started this rank has said so
 		program.WarnOfVariables()
 	}

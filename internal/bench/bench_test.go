@@ -22,7 +22,7 @@ func variables(vars map[string]string) func(string) (string, bool) {
 func parse(t *testing.T, vars map[string]string, args ...string) (*bench, error) {
 	t.Helper()
 	var c Command
-	parser, err := kong.New(&c)
+	parser, err := kong.New(&c, Help)
 	require.NoError(t, err)
 	if _, err := parser.Parse(args); err != nil {
 		return nil, err

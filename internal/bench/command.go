@@ -5,23 +5,33 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/alecthomas/kong"
+
 	"github.com/torch-mcast/torch-mcast/internal/cli"
 	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
 )
 
-// Command is the command line of `mcast bench`.
+// Help has what the help of Flags says of them in `mcast bench`.
+var Help = kong.Vars{
+	"types": "Element type of a reduction.",
+	"ops":   "sum, prod, max, min, avg or premulsum",
+	"exact": "Reduce numbers of which all sums are exact: for nodes that add in no fixed order, as a tree of them or MCAST_SWITCH_MODE=fast.",
+	"slot":  "Send from, or receive into, the rank's own slot of the large buffer; an Allreduce has one buffer then.",
+}
+
+// Command is the command line of `mcast bench`. Its parser is given Help.
 type Command struct {
-	Collective string                                                                                                                                                                                                                                                                                                                                                  `arg:"" enum:"allgather,broadcast,reducescatter,allreduce,overlap,groups" help:"What to run: allgather, broadcast, reducescatter, allreduce, overlap (an Allgather and a Reduce-Scatter, alone and together) or groups (what many groups in a process cost)."`
-	Flags      `set:"types=Element type of a reduction." set:"ops=sum, prod, max, min, avg or premulsum" set:"exact=Reduce numbers of which all sums are exact: for nodes that add in no fixed order, as a tree of them or MCAST_SWITCH_MODE=fast." set:"slot=Send from, or receive into, the rank's own slot of the large buffer; an Allreduce has one buffer then."` //nolint:staticcheck // SA5008: kong reads all tags named set
-	Fabric     string                                                                                                                                                                                                                                                                                                                                                  `placeholder:"udp|shm" help:"Default: MCAST_FABRIC."`
-	Switch     cli.Switch                                                                                                                                                                                                                                                                                                                                              `help:"Reduce through an aggregation node: --switch=host:port[,host:port...], or --switch alone for that of MCAST_SWITCH or else one started for this run."`
-	Loss       *cli.Share                                                                                                                                                                                                                                                                                                                                              `placeholder:"p" help:"Share of datagrams to lose on purpose, such as 0.01 or 1%. Default: MCAST_LOSS."`
-	Window     string                                                                                                                                                                                                                                                                                                                                                  `placeholder:"N" help:"Cut an Allgather or Reduce-Scatter into windows of N bytes of the large buffer, as NCCL's CollNet does."`
-	Inflight   *int                                                                                                                                                                                                                                                                                                                                                    `placeholder:"n" help:"Windows in flight. Default: 8."`
-	Groups     []int                                                                                                                                                                                                                                                                                                                                                   `placeholder:"n,..." help:"Numbers of groups in a process, ascending, for groups. Default: 1,4,16,64."`
-	Idle       time.Duration                                                                                                                                                                                                                                                                                                                                           `default:"10s" placeholder:"time" help:"How long groups are left alone to see what that costs. Default: ${default}."`
-	Checkpoint string                                                                                                                                                                                                                                                                                                                                                  `placeholder:"N" help:"Meanwhile broadcast N bytes time and again, in a group in the background of the same processes, as a checkpoint does."`
+	Collective string `arg:"" enum:"allgather,broadcast,reducescatter,allreduce,overlap,groups" help:"What to run: allgather, broadcast, reducescatter, allreduce, overlap (an Allgather and a Reduce-Scatter, alone and together) or groups (what many groups in a process cost)."`
+	Flags
+	Fabric     string        `placeholder:"udp|shm" help:"Default: MCAST_FABRIC."`
+	Switch     cli.Switch    `help:"Reduce through an aggregation node: --switch=host:port[,host:port...], or --switch alone for that of MCAST_SWITCH or else one started for this run."`
+	Loss       *cli.Share    `placeholder:"p" help:"Share of datagrams to lose on purpose, such as 0.01 or 1%. Default: MCAST_LOSS."`
+	Window     string        `placeholder:"N" help:"Cut an Allgather or Reduce-Scatter into windows of N bytes of the large buffer, as NCCL's CollNet does."`
+	Inflight   *int          `placeholder:"n" help:"Windows in flight. Default: 8."`
+	Groups     []int         `placeholder:"n,..." help:"Numbers of groups in a process, ascending, for groups. Default: 1,4,16,64."`
+	Idle       time.Duration `default:"10s" placeholder:"time" help:"How long groups are left alone to see what that costs. Default: ${default}."`
+	Checkpoint string        `placeholder:"N" help:"Meanwhile broadcast N bytes time and again, in a group in the background of the same processes, as a checkpoint does."`
 }
 
 // Run starts the ranks, or is one of them.

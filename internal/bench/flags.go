@@ -9,8 +9,8 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
 )
 
-// Flags are those of a measurement, whoever runs the collective. What help texts say of it differs, so whoever embeds them
-// sets the variables in them.
+// Flags are those of a measurement, by whatever the collective is run. What their help says of it differs, and is
+// given to the parser as variables: see Help.
 type Flags struct {
 	Bytes   string `default:"1K:64M" placeholder:"N[:M],..." help:"Bytes a rank (of its shard): sizes and ranges; K, M and G are powers of 1024. Default: ${default}."`
 	Step    int    `default:"4" help:"Factor between the sizes of a range. Default: ${default}."`

@@ -90,19 +90,6 @@ func TestTooMuchToTell(t *testing.T) {
 	require.ErrorContains(t, err, fmt.Sprintf("bytes to tell the others, of its host's name, its addresses and MCAST_TOPOLOGY; allowed are %d", MaxBlob))
 }
 
-// TestPlainName: a character of a host's name takes one byte of a blob.
-func TestPlainName(t *testing.T) {
-	for name, want := range map[string]string{
-		"": "", "node-7.cluster_1": "node-7.cluster_1", "a\xffb": "a?b", "caf\u00e9": "caf??", `a"\<>&` + "\x00 \n": "a????????",
-		strings.Repeat("n", 65): strings.Repeat("n", 64), strings.Repeat("n", 63) + "\u00e9": strings.Repeat("n", 63) + "?",
-	} {
-		require.Equal(t, want, hostnet.PlainName(name))
-		text, err := json.Marshal(hostnet.PlainName(name))
-		require.NoError(t, err)
-		require.Len(t, text, len(want)+2)
-	}
-}
-
 // TestBlobNamesTheCommit of the build.
 func TestBlobNamesTheCommit(t *testing.T) {
 	e, err := Open(Options{Size: 1, Settings: config.Default()})
