@@ -80,7 +80,8 @@ func Dial(ctx context.Context, addr string, h Hello) (*Session, error) {
 	} else if h.Encrypt {
 		return nil, fmt.Errorf("session: %w", errNoKey)
 	}
-	ctx, cancel := context.WithTimeout(ctx, 3*h.Timeout) // a handshake of two round trips
+	limit := 3 * h.Timeout // a handshake of two round trips
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("timeout: not joined within %v", limit))
 	defer cancel()
 	conn, err := h.Network.Dial(ctx, addr)
 	if err != nil {
@@ -93,7 +94,7 @@ func Dial(ctx context.Context, addr string, h Hello) (*Session, error) {
 	unwatch := context.AfterFunc(ctx, func() { _ = conn.Close() }) // a deadline would not outlast the next wait
 	err = s.join()
 	if !unwatch() {
-		err = errors.Join(context.Cause(ctx), err)
+		err = context.Cause(ctx) // the line was closed for it: its own error says only that
 	}
 	if err != nil {
 		s.line.close()
