@@ -61,7 +61,7 @@ nccl: $(NCCL) ## NCCL 2.20.5 and 2.21.5 from PyPI, which the tests have load the
 quick: toolchain ## the Go tests that neither wait nor search for long; needs neither root nor torch
 	scripts/run-tests quick
 
-test: setup build ## the Go and the Python tests of what users get, with real sockets and a real training (docs/TESTING.md)
+test: setup build ## the Go and the Python tests of what users get, with real sockets and a real training (docs/project/testing.md)
 	scripts/run-tests $(if $(filter shuffled,$(ORDER)),--shuffle) test
 
 test-rest: setup-all build ## what test-all has beyond test

@@ -232,7 +232,7 @@ int mcast_communicators(char *buf, size_t cap, size_t *len, char *err, size_t er
 
 /* mcast_trace writes what the groups of this process have done last (the newest 512 operations of
  * each lane, with their phases, waits and repairs) to a file that ui.perfetto.dev and chrome://tracing
- * show, with the clock of torch.profiler's traces: docs/MONITORING.md. MCAST_E_ARGUMENT: the file
+ * show, with the clock of torch.profiler's traces: docs/how-to/monitor.md. MCAST_E_ARGUMENT: the file
  * cannot be there (no such directory, no permission, a directory or device has its name);
  * MCAST_E_UNAVAILABLE: the file system is full or fails. Either names the path and the cause, and no
  * part of the file stays. Groups that are closed, or have MCAST_TRACE=off, are not in it. */
@@ -268,7 +268,7 @@ struct mcast_net_event {
 
 /* BEGIN counters: written by "go generate ./internal/api" from internal/api/counters.go */
 /* Counters of this rank since mcast_join. Times (_ns) are nanoseconds. size must be set to
- * sizeof(struct mcast_stats); newer libraries fill no more than that. docs/COUNTERS.md says of
+ * sizeof(struct mcast_stats); newer libraries fill no more than that. docs/reference/counters.md says of
  * each whether it is normal. */
 struct mcast_stats {
 	uint64_t size;

@@ -22,7 +22,7 @@ ELSEWHERE = {
 }
 PYTHON = """# Python
 
-`import torch_mcast`. What `torch.distributed` does by it is in [TORCH.md](TORCH.md).
+`import torch_mcast`. What `torch.distributed` does by it is in [PyTorch](torch.md).
 
 ::: torch_mcast
     options:
@@ -44,8 +44,8 @@ def on_files(files: Files, config: Any) -> Files:
     """Add the pages and pictures."""
     for page, source in ELSEWHERE.items():
         files.append(File.generated(config, page, content=(ROOT / source).read_text()))
-    files.append(File.generated(config, "PYTHON.md", content=PYTHON))
-    files.append(File.generated(config, "MANUAL.md", content=manual()))
+    files.append(File.generated(config, "reference/python.md", content=PYTHON))
+    files.append(File.generated(config, "reference/manual.md", content=manual()))
     for picture in (ROOT / "benchmarks" / "results").rglob("*.*g"):  # png and svg
         where = picture.relative_to(ROOT).as_posix()
         files.append(File.generated(config, where, abs_src_path=str(picture)))

@@ -2,7 +2,7 @@
 
     make build && .venv/bin/python benchmarks/fsdp/crowd.py --out build/fsdp-nodes.ndjson
 
-builds a testbed (docs/TESTBED.md), trains by turns over gloo and over torch-mcast in several ways, and
+builds a testbed (docs/how-to/testbed.md), trains by turns over gloo and over torch-mcast in several ways, and
 takes it down. It appends a row for each way and round, and prints a table of all rows that there are.
 One process imports torch and forks all ranks, so that they share torch's memory and begin at once. Ways
 that must end with the same weights are held to that, bit for bit.

@@ -1,4 +1,4 @@
-"""Trainings whose ranks are hosts of a testbed (docs/TESTBED.md), joined by links that have a rate."""
+"""Trainings whose ranks are hosts of a testbed (docs/how-to/testbed.md), joined by links that have a rate."""
 
 from __future__ import annotations
 

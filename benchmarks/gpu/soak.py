@@ -2,7 +2,7 @@
 
     make build && MCAST_TORCH_CUDA=torchrig.py .venv/bin/python benchmarks/gpu/soak.py --trainings 200
 
-By turns over all ways, on testbeds of its own (docs/TESTBED.md), with 1 % of the datagrams lost on
+By turns over all ways, on testbeds of its own (docs/how-to/testbed.md), with 1 % of the datagrams lost on
 purpose where there are some. Each training has weights and text of its own; precisions and enable() take
 turns. Appends a row for each start of the ranks, and prints a table of all rows that there are.
 

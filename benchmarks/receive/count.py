@@ -3,7 +3,7 @@
 
 The kernel (internal/receive/kernel.c) and a NIC for it (nic.c) are compiled for a processor and run in the
 unicorn engine, which counts what is executed of the kernel while 8 MiB are received in chunks of 4 KiB.
-Prints the table of docs/REPRODUCTION.md; --out writes the rows to a file.
+Prints the table of docs/project/reproduction.md; --out writes the rows to a file.
 """
 
 import argparse
@@ -202,7 +202,7 @@ def rows(processor: Processor) -> list[dict[str, Any]]:
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """Return rows as the table of docs/REPRODUCTION.md: instructions a completion, beside table I."""
+    """Return rows as the table of docs/project/reproduction.md: instructions a completion, beside table I."""
     paper = {"UC": "66", "UD": "113"}
     lines = [
         "| datapath | completions a call | table I, DPA | here, riscv64 | here, x86-64 |",

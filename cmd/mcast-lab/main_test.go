@@ -67,9 +67,9 @@ func TestCommon(t *testing.T) {
 // TestHelpIsOneScreen: as that of mcast.
 func TestHelpIsOneScreen(t *testing.T) { clitest.RequireShortHelp(t) }
 
-// TestExitStatusesAreDocumented: --help and docs/COMMANDS.md have the same ones.
+// TestExitStatusesAreDocumented: --help and docs/reference/commands.md have the same ones.
 func TestExitStatusesAreDocumented(t *testing.T) {
-	clitest.RequireStatuses(t, "mcast-lab", "../../docs/COMMANDS.md")
+	clitest.RequireStatuses(t, "mcast-lab", "../../docs/reference/commands.md")
 }
 
 // TestCommandsOfTheOtherProgram: who runs one of them here is told of mcast, whatever commands that has.

@@ -19,7 +19,7 @@ type simFigures struct {
 	Seed  uint64    `default:"1" help:"Of losses and the like. Default: ${default}."`
 	JSON  bool      `name:"json" xor:"form" help:"Print the claims as one JSON object a line instead of a table."`
 
-	Markdown bool `xor:"form" help:"Print the claims as the rows of docs/REPRODUCTION.md."`
+	Markdown bool `xor:"form" help:"Print the claims as the rows of docs/project/reproduction.md."`
 }
 
 // Run makes the figures and prints what the papers claim beside what came out.

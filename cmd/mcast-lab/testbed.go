@@ -26,7 +26,7 @@ type testbedCommand struct {
 	Counters testbedCountersCommand `cmd:"" help:"Show what passed every host NIC and switch port."`
 	Fault    testbedFaultCommand    `cmd:"" help:"Break a link, and mend it."`
 
-	Faults        testbedFaultsCommand        `cmd:"" help:"Try the catalogue of faults, docs/FAULTS.md, on testbeds of their own."`
+	Faults        testbedFaultsCommand        `cmd:"" help:"Try the catalogue of faults, docs/reference/faults.md, on testbeds of their own."`
 	FaultWorker   testbedFaultWorkerCommand   `cmd:"" hidden:""`
 	TroubleWorker testbedTroubleWorkerCommand `cmd:"" hidden:""`
 	Refuse        testbedRefuseCommand        `cmd:"" hidden:"" help:"Run a command that is refused some system calls."`
@@ -131,7 +131,7 @@ func (c *testbedStatusCommand) Run() error {
 	return errors.Join(append(errs, err)...)
 }
 
-// testbedStatus is what `mcast-lab testbed status --json` prints of a testbed: docs/COMMANDS.md.
+// testbedStatus is what `mcast-lab testbed status --json` prints of a testbed: docs/reference/commands.md.
 type testbedStatus struct {
 	Name      string           `json:"name"`
 	Spec      testbed.Spec     `json:"spec"`

@@ -9,7 +9,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/config"
 )
 
-// adviseCommand says what a training would gain over torch-mcast: docs/ADVISE.md.
+// adviseCommand says what a training would gain over torch-mcast: docs/how-to/advise.md.
 type adviseCommand struct {
 	Traces       []string `arg:"" help:"Traces of torch.profiler, one a rank, best of all ranks: JSON, or such in .gz." placeholder:"TRACE"`
 	Link         cli.Rate `placeholder:"RATE" help:"What a host's link carries in each direction, such as 100gbit. Default: the best that large collectives have reached."`

@@ -21,7 +21,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/live"
 )
 
-// bugreportCommand gathers what a report of a fault should have: docs/COMMANDS.md.
+// bugreportCommand gathers what a report of a fault should have: docs/reference/commands.md.
 type bugreportCommand struct {
 	Out    string        `arg:"" optional:"" type:"path" placeholder:"FILE" help:"The archive to write, .tar.gz. Default: mcast-bugreport-HOST-TIME.tar.gz, here."`
 	Listen time.Duration `default:"2s" placeholder:"TIME" help:"How long mcast doctor listens for an IGMP querier. Default: ${default}."`

@@ -13,7 +13,7 @@ import (
 )
 
 type envCommand struct {
-	Markdown bool `xor:"form" help:"Print the reference, docs/ENVIRONMENT.md."`
+	Markdown bool `xor:"form" help:"Print the reference, docs/reference/settings.md."`
 	JSON     bool `xor:"form" name:"json" help:"Print a JSON object a variable, a line each."`
 }
 
@@ -36,7 +36,7 @@ func (e envCommand) Run() error {
 	return nil
 }
 
-// variable is what a variable is here: docs/COMMANDS.md.
+// variable is what a variable is here: docs/reference/commands.md.
 type variable struct {
 	Name    string `json:"name"`
 	Value   string `json:"value"` // of a secret "(set)", or empty

@@ -15,7 +15,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/watch"
 )
 
-// explainCommand says why a job is slow: docs/EXPLAIN.md.
+// explainCommand says why a job is slow: docs/how-to/slow-job.md.
 type explainCommand struct {
 	For   time.Duration `name:"seconds" default:"10s" placeholder:"TIME" help:"For how long to look at the job, 1s or more, such as 5 or 30s; it should do some steps meanwhile. Default: ${default}."`
 	Hosts cli.Names     `placeholder:"HOST[:PORT],..." help:"Ask 'mcast metrics --listen :9464' of these hosts, instead of looking at this one: ranks are compared, so name all of a job."`

@@ -24,7 +24,7 @@ func objects(t *testing.T, vars []string, args ...string) (all []map[string]stri
 	return all, stdout.String()
 }
 
-// TestJSONOfSmallCommands: the fields that docs/COMMANDS.md names are there.
+// TestJSONOfSmallCommands: the fields that docs/reference/commands.md names are there.
 func TestJSONOfSmallCommands(t *testing.T) {
 	const secret = "correct-horse-battery-staple"
 	version, _ := objects(t, nil, "version", "--json")

@@ -22,7 +22,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/watch"
 )
 
-// metricsCommand gives Prometheus what the ranks of this host count: docs/MONITORING.md.
+// metricsCommand gives Prometheus what the ranks of this host count: docs/how-to/monitor.md.
 type metricsCommand struct {
 	Listen   string        `help:"Serve /metrics there, and a page for people at /, for all ranks of this host that are and will be: host:port, such as :9464. With MCAST_SECRET, by HTTPS and for who proves it: mcast secret --metrics." placeholder:"HOST:PORT"`
 	Textfile string        `help:"Write mcast.prom to this directory, for node_exporter's textfile collector, every --interval." placeholder:"DIR"`

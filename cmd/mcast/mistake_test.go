@@ -158,9 +158,9 @@ func TestFullOutput(t *testing.T) {
 	}
 }
 
-// TestExitStatusesAreDocumented: --help and docs/COMMANDS.md have the same ones.
+// TestExitStatusesAreDocumented: --help and docs/reference/commands.md have the same ones.
 func TestExitStatusesAreDocumented(t *testing.T) {
-	clitest.RequireStatuses(t, "mcast", "../../docs/COMMANDS.md")
+	clitest.RequireStatuses(t, "mcast", "../../docs/reference/commands.md")
 }
 
 // TestHelpIsOneScreen: there are many commands, and who asks wants to see them all.

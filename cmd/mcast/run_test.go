@@ -265,7 +265,7 @@ func TestEnv(t *testing.T) {
 
 	cmd, stdout, _ = mcast(t, nil, "env", "--markdown")
 	require.NoError(t, cmd.Run())
-	reference, err := os.ReadFile("../../docs/ENVIRONMENT.md")
+	reference, err := os.ReadFile("../../docs/reference/settings.md")
 	require.NoError(t, err)
 	require.Equal(t, string(reference), stdout.String())
 

@@ -18,7 +18,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/watch"
 )
 
-// topCommand shows what the ranks of this host do: docs/MONITORING.md.
+// topCommand shows what the ranks of this host do: docs/how-to/monitor.md.
 type topCommand struct {
 	Interval time.Duration `default:"1s" help:"Rates are over so long, and shown as often."`
 	Once     bool          `help:"Show them once."`

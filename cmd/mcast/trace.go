@@ -8,7 +8,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/trace"
 )
 
-// traceCommand works on what ranks have written: docs/MONITORING.md.
+// traceCommand works on what ranks have written: docs/how-to/monitor.md.
 type traceCommand struct {
 	Merge traceMergeCommand `cmd:"" help:"Write traces of processes of one host, ours and torch.profiler's, as one."`
 }

@@ -9,7 +9,7 @@ import (
 
 // Finding is what can be changed, or why nothing has to be.
 type Finding struct {
-	Cause   string   `json:"cause"` // short and always the same; docs/ADVISE.md has all
+	Cause   string   `json:"cause"` // short and always the same; docs/how-to/advise.md has all
 	What    string   `json:"what"`
 	Figures []string `json:"figures"` // that show it
 	Remedy  string   `json:"remedy"`

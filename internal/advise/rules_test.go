@@ -30,7 +30,7 @@ func TestEveryCauseIsInTheDocument(t *testing.T) {
 	}
 	rules := collect("rules.go", `Cause: "([a-z-]+)"`)
 	require.Greater(t, len(rules), 7)
-	require.Equal(t, rules, collect("../../docs/ADVISE.md", "(?m)^\\| `([a-z-]+)` \\|"))
+	require.Equal(t, rules, collect("../../docs/how-to/advise.md", "(?m)^\\| `([a-z-]+)` \\|"))
 }
 
 // onCPUs is a trace over gloo of 4 ranks, a host each: a step of a second in which kinds are called at so many

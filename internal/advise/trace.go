@@ -1,6 +1,6 @@
 // Package advise reads traces that torch.profiler has written of a training over gloo, NCCL or torch-mcast, and says how
 // much of a step is communication that nothing hides, what the step would take over torch-mcast, and what else to change:
-// docs/ADVISE.md. A trace becomes a Trace (read.go, build.go, match.go), traces of a job become a Report.
+// docs/how-to/advise.md. A trace becomes a Trace (read.go, build.go, match.go), traces of a job become a Report.
 package advise
 
 // Collective is one, as a rank saw it.

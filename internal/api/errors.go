@@ -70,5 +70,5 @@ var errorTable = []Error{
 		Then: "Start the child by spawn, or fork before the first group is made."},
 	{Exception: "UnsupportedError", Builtin: "NotImplementedError",
 		What: "Something of torch.distributed that the backend does not do.",
-		Then: "Use another group for it, of gloo say (TORCH.md)."},
+		Then: "Use another group for it, such as one of gloo (docs/reference/torch.md)."},
 }

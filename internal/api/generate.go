@@ -38,8 +38,8 @@ var outputs = []output{
 	{"python/torch_mcast/_lib.py", "types_lib.py.tmpl", "types"},
 	{"python/torch_mcast/reduction.py", "types_torch.py.tmpl", "types"},
 	{"pkg/collnet/types.go", "types.go.tmpl", ""},
-	{"docs/COUNTERS.md", "counters.md.tmpl", ""},
-	{"docs/TROUBLESHOOTING.md", "errors.md.tmpl", "errors"},
+	{"docs/reference/counters.md", "counters.md.tmpl", ""},
+	{"docs/reference/messages.md", "errors.md.tmpl", "errors"},
 }
 
 // written returns what the file of an output should be, given what it is.

@@ -27,7 +27,7 @@ type versionCommand struct {
 	JSON bool `name:"json" help:"Print a JSON object."`
 }
 
-// VersionReport is what `mcast version --json` prints: docs/COMMANDS.md.
+// VersionReport is what `mcast version --json` prints: docs/reference/commands.md.
 type VersionReport struct {
 	Version string `json:"version"`
 	Commit  string `json:"commit"` // empty: unknown

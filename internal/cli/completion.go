@@ -9,7 +9,7 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// completionCommand prints the script of a shell, which asks completeCommand: docs/COMMANDS.md.
+// completionCommand prints the script of a shell, which asks completeCommand: docs/reference/commands.md.
 type completionCommand struct {
 	Shell string `arg:"" enum:"bash,zsh,fish" help:"bash, zsh or fish."`
 }

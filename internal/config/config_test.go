@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-var update = flag.Bool("update", false, "write docs/ENVIRONMENT.md again")
+var update = flag.Bool("update", false, "write docs/reference/settings.md again")
 
 func from(vars map[string]string) func(string) (string, bool) {
 	return func(name string) (string, bool) {
@@ -228,7 +228,7 @@ func TestBytes(t *testing.T) {
 }
 
 func TestReferenceIsCurrent(t *testing.T) {
-	const path = "../../docs/ENVIRONMENT.md"
+	const path = "../../docs/reference/settings.md"
 	if *update {
 		require.NoError(t, os.WriteFile(path, []byte(Markdown()), 0o644))
 	}

@@ -1,6 +1,6 @@
 // Package config reads the MCAST_* variables. One table (Variables) holds the
 // name, type, default, range and help of each of them; Load, the error
-// messages and docs/ENVIRONMENT.md all come from it.
+// messages and docs/reference/settings.md all come from it.
 package config
 
 import (

@@ -156,7 +156,7 @@ func row[T any](name, def string, field func(*Settings) *T, k kind[T], help stri
 		}}
 }
 
-// Markdown returns docs/ENVIRONMENT.md.
+// Markdown returns docs/reference/settings.md.
 func Markdown() string {
 	var b strings.Builder
 	b.WriteString(`# Environment reference

@@ -9,7 +9,7 @@ import (
 	"unicode"
 )
 
-// Durations, rates, sizes and shares are read here alone, for variables and for flags: docs/COMMANDS.md.
+// Durations, rates, sizes and shares are read here alone, for variables and for flags: docs/reference/commands.md.
 
 // ParseDuration reads a duration such as 500ms, 1m30s or 5, which is 5 seconds.
 func ParseDuration(s string) (time.Duration, error) {

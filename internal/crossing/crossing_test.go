@@ -55,7 +55,7 @@ func TestOneRankAHost(t *testing.T) {
 	}
 }
 
-// The law of docs/NODES.md.
+// The law of docs/explain/nodes.md.
 func TestSpeedup(t *testing.T) {
 	for hosts := 2; hosts <= 64; hosts++ {
 		for perHost := 1; perHost <= 16; perHost *= 2 {

@@ -208,7 +208,7 @@ func noMulticast(j *job) []Finding {
 			Severity: Fault,
 			Why:      "Allgather and Broadcast go from rank to rank over TCP, no faster than a ring",
 			Remedy: "let UDP to 239.192.0.0/14 and IGMP pass, at the host (sudo nft list ruleset) and its switch port" +
-				" (IGMP snooping, storm control); ip maddr show dev IFACE; TROUBLESHOOTING.md",
+				" (IGMP snooping, storm control); ip maddr show dev IFACE; docs/reference/messages.md",
 		},
 		everywhere: "multicast reaches no host, unicast does: the network carries none",
 		to:         "%s hears no other host's multicast",

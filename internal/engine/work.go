@@ -3,7 +3,7 @@
 // fabric.Switch. Both are workers of a pkg/overlap lane. It reads the clock for the protocols, which
 // have none; what fabrics do with a clock, such as a look for stalled connections, is their own.
 //
-// The words are in docs/GLOSSARY.md.
+// The words are in docs/reference/glossary.md.
 package engine
 
 import (

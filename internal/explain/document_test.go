@@ -37,7 +37,7 @@ func TestEveryCauseIsInTheDocument(t *testing.T) {
 	causes = append(causes, collect("../../python/torch_mcast/explain.py", inPython)...)
 	require.Greater(t, len(causes), 20)
 	slices.Sort(causes)
-	named := collect("../../docs/EXPLAIN.md", inDocument)
+	named := collect("../../docs/how-to/slow-job.md", inDocument)
 	slices.Sort(named)
 	require.Equal(t, slices.Compact(causes), slices.Compact(named))
 }

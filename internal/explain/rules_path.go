@@ -240,7 +240,7 @@ func unicast(j *Job) []Finding {
 		if a := &j.Accounts[i]; a.Allgather == "unicast" && a.count("gather_ops") > 0 {
 			return []Finding{{
 				Cause: "no-multicast", Limit: Network, What: "Allgathers go from rank to rank, since multicast does not reach all of them: each link carries more than it would", Share: 0.5,
-				Figures: []string{a.Reason}, Remedy: "mcast doctor --hosts says between which hosts it does not pass, and docs/NETWORKS.md how to get it there",
+				Figures: []string{a.Reason}, Remedy: "mcast doctor --hosts says between which hosts it does not pass, and docs/how-to/networks.md how to get it there",
 			}}
 		}
 	}

@@ -28,7 +28,7 @@ const (
 
 // Finding is why a job is slower than it could be.
 type Finding struct {
-	Cause   string   `json:"cause"` // short and always the same; docs/EXPLAIN.md has all
+	Cause   string   `json:"cause"` // short and always the same; docs/how-to/slow-job.md has all
 	Limit   Limit    `json:"limit"`
 	Group   string   `json:"group"`
 	Ranks   []int    `json:"ranks"` // whose it is, ascending; none: the whole job's
@@ -87,7 +87,7 @@ func ended(j *Job) (found []Finding) {
 		if a := &j.Accounts[i]; a.Failed != "" {
 			return []Finding{{
 				Cause: "failed", Limit: Application, Ranks: []int{a.Rank}, What: "the group has failed: all its operations end with an error",
-				Figures: []string{a.Failed}, Remedy: "the error names who reported it; docs/TROUBLESHOOTING.md has what it means", Share: 1,
+				Figures: []string{a.Failed}, Remedy: "the error names who reported it; docs/reference/messages.md has what it means", Share: 1,
 			}}
 		}
 	}

@@ -10,7 +10,7 @@
 // and Barrier form one order and Reduce-Scatter another, and the two never
 // wait for each other (pkg/overlap). A Group may be used by many goroutines.
 //
-// The words are in docs/GLOSSARY.md.
+// The words are in docs/reference/glossary.md.
 package group
 
 import (
@@ -44,7 +44,7 @@ const MaxBlob = 2048
 type Options struct {
 	Rank, Size int
 	// Settings are the MCAST_* variables, see internal/config. All ranks need
-	// the same values, but for those that docs/ENVIRONMENT.md exempts.
+	// the same values, but for those that docs/reference/settings.md exempts.
 	// MCAST_SIMD holds for the whole process: the last group's counts.
 	Settings config.Settings
 	// Logger takes what the group has to say; nil: standard error, from MCAST_LOG on.

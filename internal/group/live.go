@@ -14,7 +14,7 @@ type Live struct {
 	Group string `json:"group"` // alike on all its ranks, and that of no other
 	// Info is without what grows with the ranks.
 	Info     Info              `json:"info"`
-	Counters map[string]uint64 `json:"counters"` // by name: docs/COUNTERS.md
+	Counters map[string]uint64 `json:"counters"` // by name: docs/reference/counters.md
 	// GatherInFlight and ReduceInFlight are operations of the lanes that are not done, steps each.
 	GatherInFlight int       `json:"gather_in_flight"`
 	ReduceInFlight int       `json:"reduce_in_flight"`

@@ -10,7 +10,7 @@
 //
 // It is independent of the data path, which may be busy, and of the fabric.
 //
-// The words are in docs/GLOSSARY.md.
+// The words are in docs/reference/glossary.md.
 package mesh
 
 import (

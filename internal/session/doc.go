@@ -17,5 +17,5 @@
 //
 // Seals have the keyed tags of datagrams, of keys from the same TLS session.
 //
-// The words are in docs/GLOSSARY.md.
+// The words are in docs/reference/glossary.md.
 package session

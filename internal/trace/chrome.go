@@ -56,7 +56,7 @@ func baseOf(at time.Time) int64 { return at.UnixNano() / baseStep * baseStep }
 // firstRow is the number of our first row: threads of Linux have lower ones (PID_MAX_LIMIT).
 const firstRow = 1 << 22
 
-// phaseNames are those of docs/COUNTERS.md.
+// phaseNames are those of docs/reference/counters.md.
 var phaseNames = [...]string{
 	overlap.Queued: "queued", overlap.Peers: "peers", overlap.Turn: "turn", overlap.Transfer: "transfer", overlap.Finish: "finish",
 }

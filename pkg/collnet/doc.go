@@ -38,5 +38,5 @@
 // begun and the group goes on. A rank is as late as it likes: an operation has no time limit of its
 // own (Options.Timeout is about ranks and paths that give no sign of life).
 //
-// The words are in docs/GLOSSARY.md.
+// The words are in docs/reference/glossary.md.
 package collnet

@@ -32,7 +32,7 @@ const (
 //
 // FromEnv fills them from the MCAST_* variables named here. Some 25 more, most of them for tuning and
 // tests, have no field: they count in Options that come from FromEnv, else their defaults do.
-// docs/ENVIRONMENT.md lists all.
+// docs/reference/settings.md lists all.
 type Options struct {
 	// Fabric is what carries the bytes (MCAST_FABRIC).
 	Fabric Fabric

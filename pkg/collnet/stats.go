@@ -5,7 +5,7 @@ package collnet
 import "time"
 
 // Stats count what a group did since Join. All are of this rank alone.
-// docs/COUNTERS.md has them by group.
+// docs/reference/counters.md has them by group.
 type Stats struct {
 	// GatherOps (operations): Allgathers, Broadcasts and Barriers done, those that Allreduces are
 	// made of included. Normal.

@@ -8,7 +8,7 @@
 //   - A Meter tells how long operations of each Class were in flight, and how long both were.
 //   - A Watch books what one operation waits for, an Account says it, a Ledger sums Accounts.
 //
-// The words are in docs/GLOSSARY.md.
+// The words are in docs/reference/glossary.md.
 package overlap
 
 import (

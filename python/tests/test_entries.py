@@ -1,4 +1,4 @@
-"""Every public function of torch.distributed: it does what docs/TORCH.md says, by whom the table says."""
+"""Every public function of torch.distributed: it does what docs/reference/torch.md says, by whom the table says."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from . import entries_functional, entries_groups  # noqa: F401
 from .entries import ENTRIES
 from .world import World
 
-DOCUMENT = Path(__file__).parents[2] / "docs/TORCH.md"
+DOCUMENT = Path(__file__).parents[2] / "docs/reference/torch.md"
 TABLE = dict(re.findall(r"^\| `([\w.]+)` \| (\w+) \|", DOCUMENT.read_text(), re.MULTILINE))
 _INTERNAL = re.compile(r"^_|_(backward|setup_context|inplace|ctx)$")  # parts of autograd and of the compiler
 

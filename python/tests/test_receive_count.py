@@ -46,7 +46,7 @@ def test_the_committed_counts() -> None:
 
 
 def test_the_document_has_the_table() -> None:
-    assert count.table(RESULTS) in (ROOT / "docs/REPRODUCTION.md").read_text()
+    assert count.table(RESULTS) in (ROOT / "docs/project/reproduction.md").read_text()
 
 
 def test_a_wrong_byte_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

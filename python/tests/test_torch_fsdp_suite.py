@@ -1,4 +1,4 @@
-"""torch's own tests of FSDP2 over "mcast": each ends as docs/TORCH-FSDP-SUITE.md says."""
+"""torch's own tests of FSDP2 over "mcast": each ends as docs/project/torch-fsdp-suite.md says."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 
 pytestmark = pytest.mark.more
 
-DOCUMENT = Path(__file__).parents[2] / "docs/TORCH-FSDP-SUITE.md"
+DOCUMENT = Path(__file__).parents[2] / "docs/project/torch-fsdp-suite.md"
 FOLDER = "test/distributed/_composable/fsdp"  # within torch's source
 
 

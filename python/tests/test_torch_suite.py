@@ -1,4 +1,4 @@
-"""torch's own DistributedTest over "mcast": each test ends as docs/TORCH-SUITE.md says."""
+"""torch's own DistributedTest over "mcast": each test ends as docs/project/torch-suite.md says."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .limits import LIMIT_S
 
 pytestmark = pytest.mark.more
 
-DOCUMENT = Path(__file__).parents[2] / "docs/TORCH-SUITE.md"
+DOCUMENT = Path(__file__).parents[2] / "docs/project/torch-suite.md"
 _TOGETHER = 2  # runs beside that of the few ranks: ranks mostly wait for each other
 _AGAIN = 10  # more than that are no accident
 

@@ -13,7 +13,7 @@ from .readings import Readings
 class Stats(Readings):
     """Counters of one rank since its group was joined, or between two readings (a - b).
 
-    Printed, they are those that are not 0, by group. docs/COUNTERS.md has all of them by group.
+    Printed, they are those that are not 0, by group. docs/reference/counters.md has all of them by group.
 
     Attributes:
         gather_ops (operations): Allgathers, Broadcasts and Barriers done, those that Allreduces

@@ -90,7 +90,7 @@ class ForkError(McastError):
 class UnsupportedError(McastError, NotImplementedError):
     """Something of torch.distributed that the backend does not do.
 
-    Use another group for it, of gloo say (TORCH.md).
+    Use another group for it, such as one of gloo (docs/reference/torch.md).
     """
 
 

@@ -20,7 +20,7 @@ class Options(Backend.Options):
     """MCAST_* settings of one group, for `pg_options` of init_process_group and new_group.
 
     They override the environment: `Options(fabric="shm", timeout="5s")` is
-    MCAST_FABRIC=shm and MCAST_TIMEOUT=5s; docs/ENVIRONMENT.md lists the names. A
+    MCAST_FABRIC=shm and MCAST_TIMEOUT=5s; docs/reference/settings.md lists the names. A
     name that is a word of Python takes an underscore: `class_="background"`. A
     duration may be a number of seconds, or a timedelta.
     """

@@ -1,4 +1,4 @@
-"""The steps of the tests, and which tier has which: docs/TESTING.md says the same in a table."""
+"""The steps of the tests, and which tier has which: docs/project/testing.md says the same in a table."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 // Package attack is somebody on the network, or on a rank's host, who wants a group to take wrong data or to end: he
 // hears all that is multicast, knows what every field means, and forges addresses. He does not know MCAST_SECRET.
-// It is for testbeds: docs/TESTBED.md.
+// It is for testbeds: docs/how-to/testbed.md.
 package attack
 
 import (

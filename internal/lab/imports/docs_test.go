@@ -21,10 +21,13 @@ var (
 // TestDocumentsNameWhatIsThere: paths and links in the documents lead somewhere.
 func TestDocumentsNameWhatIsThere(t *testing.T) {
 	root := filepath.Join("..", "..", "..")
-	documents, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
-	require.NoError(t, err)
-	require.NotEmpty(t, documents)
-	documents = append(documents, filepath.Join(root, "README.md"), filepath.Join(root, "CONTRIBUTING.md"))
+	var documents []string
+	for _, glob := range []string{"*.md", "docs/*.md", "docs/*/*.md", "examples/*.md", "conformance/*.md", "benchmarks/results/*/*.md"} {
+		found, err := filepath.Glob(filepath.Join(root, glob))
+		require.NoError(t, err)
+		require.NotEmpty(t, found, glob)
+		documents = append(documents, found...)
+	}
 	for _, document := range documents {
 		b, err := os.ReadFile(document)
 		require.NoError(t, err)

@@ -13,9 +13,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write the drawing into docs/ARCHITECTURE.md")
+var rewrite = flag.Bool("rewrite", false, "write the drawing into docs/project/architecture.md")
 
-// TestNothingPointsUpward holds the order of wings.txt, and the drawing in ARCHITECTURE.md.
+// TestNothingPointsUpward holds the order of wings.txt, and the drawing in docs/project/architecture.md.
 func TestNothingPointsUpward(t *testing.T) {
 	root := filepath.Join("..", "..", "..")
 	for _, folder := range []string{"cmd", "internal", "ncclnet", "pkg"} { // so that go test does not repeat a result from before a change
@@ -33,11 +33,11 @@ func TestNothingPointsUpward(t *testing.T) {
 	assert.Empty(t, h.up, "imports from a higher wing; see internal/lab/imports/wings.txt")
 	assert.Empty(t, h.circles())
 
-	path := filepath.Join(root, "docs", "ARCHITECTURE.md")
+	path := filepath.Join(root, "docs", "project", "architecture.md")
 	b, err := os.ReadFile(path)
 	require.NoError(t, err)
 	drawing := regexp.MustCompile("(?s)(```\n)wing .*?(```)")
-	require.Len(t, drawing.FindAll(b, -1), 1, "drawings in ARCHITECTURE.md")
+	require.Len(t, drawing.FindAll(b, -1), 1, "drawings in architecture.md")
 	now := drawing.ReplaceAll(b, []byte("${1}"+h.draw(false)+"${2}"))
 	if *rewrite {
 		require.NoError(t, os.WriteFile(path, now, 0o644))

@@ -15,5 +15,5 @@
 // Random draws a scenario from a seed, and Cluster makes one of equal operations
 // at any size.
 //
-// The words are in docs/GLOSSARY.md.
+// The words are in docs/reference/glossary.md.
 package sim

@@ -1,12 +1,12 @@
 // Package testbed builds hosts as network namespaces, joined by veths to
 // bridges: real packets, sockets and kernels, on one machine. A testbed has one
 // leaf, or leaves and spines between which multicast travels on trees of static
-// group entries; links of hosts have a rate. See docs/TESTBED.md.
+// group entries; links of hosts have a rate. See docs/how-to/testbed.md.
 //
 // It needs root, or the namespaces of package rootless. All that it makes is in namespaces that it made, and in
 // /run/netns and /run/mcast-testbed; nothing else of the machine is touched.
 //
-// The words are in docs/GLOSSARY.md.
+// The words are in docs/reference/glossary.md.
 package testbed
 
 import (

@@ -6,7 +6,7 @@ import (
 )
 
 // reach is how long ranks try to join one switch when they first reduce, or wait for one that is
-// silent, at most beyond MCAST_SWITCH_TIMEOUT: docs/FAULTS.md says so.
+// silent, at most beyond MCAST_SWITCH_TIMEOUT: docs/reference/faults.md says so.
 const reach = time.Second
 
 // back is how long it takes all ranks, at most, to be together at a switch that works again: the

@@ -9,7 +9,7 @@
 // the bytes: out of NextChunk into the stream to a rank (Sent), and out of the stream from a rank, of
 // which it Wants some, into Received and Sum. internal/protocol/reducescatter does.
 //
-// The words are in docs/GLOSSARY.md.
+// The words are in docs/reference/glossary.md.
 package direct
 
 import (

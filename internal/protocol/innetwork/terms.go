@@ -21,7 +21,7 @@
 //   - A member that hears nothing new polls; the answer names what is missing.
 //     A node that sees a gap says so at once.
 //
-// The words are in docs/GLOSSARY.md.
+// The words are in docs/reference/glossary.md.
 package innetwork
 
 import (

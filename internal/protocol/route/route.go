@@ -6,7 +6,7 @@
 // all ranks joined loses the switch, or cannot go on joining, it gives notice over the mesh. All
 // ranks take part in every epoch, so all agree equally often and about the same things.
 //
-// The words are in docs/GLOSSARY.md.
+// The words are in docs/reference/glossary.md.
 package route
 
 import "time"

@@ -67,7 +67,7 @@ const (
 
 var kindNames = [...]string{Ready: "ready", Activate: "activate", Credit: "credit", Fetch: "fetch", Repair: "repair", Done: "done", Nudge: "nudge", Compare: "compare", Begin: "begin", Relay: "relay", Offer: "offer", Introduce: "introduce"}
 
-// String returns the name used in docs/PROTOCOL.md and in transcripts.
+// String returns the name used in docs/project/protocol.md and in transcripts.
 func (k Kind) String() string {
 	if k >= 1 && k < kindEnd {
 		return kindNames[k]

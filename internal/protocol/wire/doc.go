@@ -4,10 +4,10 @@
 // probe of a path (Probe).
 //
 // All integers are big-endian. Sizes are fixed, so a reader never has to guess
-// how many bytes to wait for. docs/PROTOCOL.md shows the same layouts as byte
+// how many bytes to wait for. docs/project/protocol.md shows the same layouts as byte
 // tables.
 //
-// The words are in docs/GLOSSARY.md.
+// The words are in docs/reference/glossary.md.
 package wire
 
 import "errors"

@@ -39,7 +39,7 @@ const (
 
 var slotKindNames = [...]string{Contribution: "contribution", Result: "result", Allowance: "allowance", Status: "status", Kept: "kept", Echo: "echo"}
 
-// String returns the name used in docs/PROTOCOL.md.
+// String returns the name used in docs/project/protocol.md.
 func (k SlotKind) String() string {
 	if k >= 1 && k < slotKindEnd {
 		return slotKindNames[k]

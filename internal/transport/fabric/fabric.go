@@ -11,7 +11,7 @@
 // documented exceptions: one agent at a time owns a fabric (pkg/overlap hands
 // the ownership around). Nothing here blocks but Sleep.
 //
-// The words are in docs/GLOSSARY.md.
+// The words are in docs/reference/glossary.md.
 package fabric
 
 import (

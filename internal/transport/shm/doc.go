@@ -18,5 +18,5 @@
 // has one writer. What other processes wrote is checked before it is used as
 // an index, so that a peer gone mad breaks its own path and nothing else.
 //
-// The words are in docs/GLOSSARY.md.
+// The words are in docs/reference/glossary.md.
 package shm

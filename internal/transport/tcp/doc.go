@@ -3,5 +3,5 @@
 // to its owner alone, runs over it; it shares no socket with the multicast
 // fabric, so that neither waits for the other.
 //
-// The words are in docs/GLOSSARY.md.
+// The words are in docs/reference/glossary.md.
 package tcp

@@ -71,7 +71,7 @@ type Claim struct {
 	Verdict Verdict   `json:"verdict"`
 }
 
-// Markdown is the claim as a row of a table in docs/REPRODUCTION.md.
+// Markdown is the claim as a row of a table in docs/project/reproduction.md.
 func (c *Claim) Markdown() string {
 	return fmt.Sprintf("| %s | %s | %s | %s | %s |", c.What, c.Paper, c.Ours, c.Rule, c.Verdict)
 }
@@ -105,7 +105,7 @@ func (c claimed) judge(r Rule, values []float64, good, bad Verdict) {
 	}
 }
 
-// Tally is the table of claims of docs/REPRODUCTION.md: for each figure how many have a rule that can
+// Tally is the table of claims of docs/project/reproduction.md: for each figure how many have a rule that can
 // fail, and what became of all.
 func Tally(claims []Claim) string {
 	var b strings.Builder

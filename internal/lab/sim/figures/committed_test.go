@@ -20,19 +20,19 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-var update = flag.Bool("update", false, "write again the claims, in benchmarks/results/sim and docs/REPRODUCTION.md, that the code makes of the committed rows")
+var update = flag.Bool("update", false, "write again the claims, in benchmarks/results/sim and docs/project/reproduction.md, that the code makes of the committed rows")
 
-var read = flag.String("read", "", "figures, such as fig02,fig12, or all: somebody has read their sections of docs/REPRODUCTION.md beside the claims")
+var read = flag.String("read", "", "figures, such as fig02,fig12, or all: somebody has read their sections of docs/project/reproduction.md beside the claims")
 
 const (
 	top      = "../../../.."
 	results  = top + "/benchmarks/results"
-	page     = "docs/REPRODUCTION.md"
+	page     = "docs/project/reproduction.md"
 	document = top + "/" + page
-	testbeds = top + "/docs/TESTBED.md"
+	testbeds = top + "/docs/how-to/testbed.md"
 )
 
-// What is committed of every figure is what the code says. `make figures-check` runs this; docs/TESTING.md has what
+// What is committed of every figure is what the code says. `make figures-check` runs this; docs/project/testing.md has what
 // to do where it fails.
 func TestCommitted(t *testing.T) {
 	text, err := os.ReadFile(document)
@@ -64,7 +64,7 @@ func TestCommitted(t *testing.T) {
 			rows = append(rows, all[i].Markdown())
 		}
 		for _, line := range claimRows.FindAllString(string(text), -1) {
-			assert.True(t, slices.Contains(rows, line), "docs/REPRODUCTION.md has a row that no figure claims:\n%s", line)
+			assert.True(t, slices.Contains(rows, line), "docs/project/reproduction.md has a row that no figure claims:\n%s", line)
 		}
 	})
 }
@@ -155,14 +155,14 @@ func (f Figure) documented(t *testing.T, text string, s *sheet) {
 	require.NoError(t, err)
 	require.Len(t, plots, len(s.charts))
 	for _, c := range s.charts {
-		plot := "(../benchmarks/results/sim/" + s.file(c) + ".png)"
+		plot := "(../../benchmarks/results/sim/" + s.file(c) + ".png)"
 		has(t, strings.Contains(text, plot), plot)
 	}
 }
 
 // has fails where the document lacks something, without printing all of it.
 func has(t *testing.T, ok bool, what string) {
-	assert.True(t, ok, "docs/REPRODUCTION.md lacks, word for word:\n%s", what)
+	assert.True(t, ok, "docs/project/reproduction.md lacks, word for word:\n%s", what)
 }
 
 // section is the part of the document, under a heading, that has the command which makes the figure, and what the
@@ -173,7 +173,7 @@ func section(t *testing.T, text, name string) string {
 			return part + strings.Join(regexp.MustCompile("(?m)^\\| [^|]*`"+name+"`.*$").FindAllString(text, -1), "\n")
 		}
 	}
-	require.Fail(t, "docs/REPRODUCTION.md has no section with --only "+name)
+	require.Fail(t, "docs/project/reproduction.md has no section with --only "+name)
 	return ""
 }
 
@@ -244,7 +244,7 @@ func TestUnstamped(t *testing.T) {
 		require.NoError(t, json.Unmarshal([]byte(line), &k))
 		require.Greater(t, len(strings.Fields(k.Why)), 3, "%s stays without a reason", k.File)
 		row := fmt.Sprintf("| %s | %s, %s | %s |", k.File, k.Date, k.Commit, k.Why)
-		assert.True(t, strings.Contains(string(text), row), "docs/TESTBED.md lacks:\n%s", row)
+		assert.True(t, strings.Contains(string(text), row), "docs/how-to/testbed.md lacks:\n%s", row)
 		listed[k.File] = k
 	}
 	for _, folder := range []string{"sim", "testbed"} {

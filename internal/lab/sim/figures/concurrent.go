@@ -59,7 +59,7 @@ func concurrent(s *sheet) error {
 	c.Y.Min, c.Y.Max = 0, 2.6
 	s.chart("", c)
 	law3 := within(0.97, 1.03) // of the paper's formula
-	s.said = append(s.said, saying{"docs/MEASUREMENTS.md", factors(many)})
+	s.said = append(s.said, saying{"docs/project/evidence.md", factors(many)})
 	for _, at := range []chart.Point{many[0], many[len(many)-1]} {
 		paper := 2 - 2/at.X
 		s.claim(fmt.Sprintf("S at %.0f nodes", at.X), fmt.Sprintf("%.3f", paper), "%.3f", at.Y).agrees(law3, at.Y/paper)
@@ -72,7 +72,7 @@ func concurrent(s *sheet) error {
 	return nil
 }
 
-// factors is the row of docs/MEASUREMENTS.md: S at 4 nodes, 16, 64 and so on.
+// factors is the row of docs/project/evidence.md: S at 4 nodes, 16, 64 and so on.
 func factors(pts []chart.Point) string {
 	row := "| time of two rings to that of ours, switches adding |"
 	for i := 0; i < len(pts); i += 2 {

@@ -22,7 +22,7 @@ type Figure struct {
 	draw  func(*sheet) error
 }
 
-// All are the figures, in the order of docs/REPRODUCTION.md.
+// All are the figures, in the order of docs/project/reproduction.md.
 var All = []Figure{
 	{"fig02", "Khalilov et al., SC24, fig. 2: traffic of an Allgather", traffic},
 	{"fig04", "Khalilov et al., SC24, fig. 4: UC against UD", transports},
@@ -100,9 +100,9 @@ func (s *sheet) chart(suffix string, c *chart.Chart) { s.charts = append(s.chart
 // saying is a sentence, or a part of one, that a document must have word for word.
 type saying struct{ document, text string }
 
-// says is what docs/REPRODUCTION.md must say beside the tables, with this run's numbers.
+// says is what docs/project/reproduction.md must say beside the tables, with this run's numbers.
 func (s *sheet) says(format string, args ...any) {
-	s.said = append(s.said, saying{"docs/REPRODUCTION.md", fmt.Sprintf(format, args...)})
+	s.said = append(s.said, saying{"docs/project/reproduction.md", fmt.Sprintf(format, args...)})
 }
 
 func (s *sheet) step(format string, args ...any) {

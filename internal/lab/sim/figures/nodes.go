@@ -112,7 +112,7 @@ func crowds(s *sheet) error {
 	}
 	s.claim("bytes of an Allgather in and of a Reduce-Scatter out of a host, by nodes, to (P-K)n", "at most 1.03", "at most %.3f, with headers", worst).kept(atMost(1.03), worst)
 	s.claim("time that links take for what must pass, to the time of nodes", "at least 0.9", "at least %.3f", slowest).kept(atLeast(0.9), slowest)
-	s.says("within %.1f %% of the law of docs/NODES.md up to %.0f ranks", 100*off, ranks[len(ranks)-1])
+	s.says("within %.1f %% of the law of docs/explain/nodes.md up to %.0f ranks", 100*off, ranks[len(ranks)-1])
 	c := chart.New("Allgather and Reduce-Scatter at once: rings to ours, ranks sharing a host's link", "ranks", "S, times as long")
 	c.LogX(chart.Plain, ranks...)
 	for _, w := range ways[1:] {

@@ -1,4 +1,4 @@
-// Package nodes simulates N hosts of K ranks (docs/NODES.md, decision 0044): what crosses the hosts'
+// Package nodes simulates N hosts of K ranks (docs/explain/nodes.md, decision 0044): what crosses the hosts'
 // links in an Allgather, a Reduce-Scatter and both at once, and how long that takes.
 //
 // Nodes are K columns of N ranks, all of them on one network of N hosts, each a network.Share: the

@@ -159,7 +159,7 @@ func nodes(l *lab) error {
 	}
 	l.remark("Shares are of what a way must move of payload over a host's link in the busier direction, at the link's rate. The rate counts frames with Ethernet headers: " +
 		"at an MTU of 9000, 0.993 is all that TCP can reach. Sent and received are frames, by the kernel's counters at the busiest host: the difference between runs of one more operation and one.")
-	l.remark("S is the ring's time to a way's for both at once, and its law what links alone allow (docs/NODES.md). S over its law is the way's share over the ring's: what ranks on too few cores lose, too.")
+	l.remark("S is the ring's time to a way's for both at once, and its law what links alone allow (docs/explain/nodes.md). S over its law is the way's share over the ring's: what ranks on too few cores lose, too.")
 	l.remark("The aggregation node has a namespace of its own, on a port of the switch without a limit, as if it were the switch.")
 	return nil
 }

@@ -20,10 +20,10 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
-var update = flag.Bool("update", false, "write docs/FAULTS.md again")
+var update = flag.Bool("update", false, "write docs/reference/faults.md again")
 
 func TestDocumentIsCurrent(t *testing.T) {
-	const path = "../../../../docs/FAULTS.md"
+	const path = "../../../../docs/reference/faults.md"
 	if *update {
 		require.NoError(t, os.WriteFile(path, []byte(Document()), 0o644))
 	}

@@ -1,6 +1,6 @@
 // Package faults is the catalogue of faults: what may go wrong with processes, hosts, links and
 // paths, what a job does about it, and within which time. Each row is tried on a testbed: a job is
-// started, broken, and watched. The table is also docs/FAULTS.md.
+// started, broken, and watched. The table is also docs/reference/faults.md.
 package faults
 
 import (

@@ -1,0 +1,149 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Group is some of the documents, which have a limit of words together.
+type Group struct {
+	Name  string
+	Words int // at most
+	globs []string
+}
+
+// generated are the documents that programs write.
+var generated = []string{
+	"docs/reference/counters.md", "docs/reference/settings.md", "docs/reference/faults.md",
+	"docs/project/torch-suite.md", "docs/project/torch-fsdp-suite.md",
+}
+
+// Groups are the documents that people write. benchmarks/results has no limit, since it only grows.
+var Groups = []Group{
+	{"what a user may meet", 30_000, []string{
+		"README.md", "CHANGELOG.md", "SECURITY.md", "docs/README.md", "docs/start/*.md", "docs/how-to/*.md", "docs/reference/*.md", "docs/explain/*.md",
+		"examples/*.md", "conformance/README.md",
+	}},
+	{"decisions", 25_000, []string{"docs/decisions/*.md"}},
+	{"everything", 80_000, []string{
+		"*.md", ".github/*.md", ".github/ISSUE_TEMPLATE/*.md", "docs/*.md", "docs/*/*.md", "examples/*.md", "conformance/*.md",
+	}},
+}
+
+func (g Group) files(root string) ([]string, error) {
+	var files []string
+	for _, glob := range g.globs {
+		found, err := filepath.Glob(filepath.Join(root, glob))
+		if err != nil {
+			return nil, err
+		}
+		for _, file := range found {
+			name, err := filepath.Rel(root, file)
+			if err != nil {
+				return nil, err
+			}
+			if !slices.Contains(generated, filepath.ToSlash(name)) {
+				files = append(files, file)
+			}
+		}
+	}
+	return files, nil
+}
+
+// Language is a language of the repository with its comments.
+type Language struct {
+	Name     string
+	suffixes []string
+	comments func(source string) []string // lines of comments
+}
+
+// Languages are those that the project is written in.
+var Languages = []Language{
+	{"Go", []string{".go"}, slashComments},
+	{"C", []string{".c", ".h"}, slashComments},
+	{"Python", []string{".py"}, pythonComments},
+}
+
+// Comments are lines of comments.
+type Comments struct {
+	Lines   int
+	Riddles []string // FILE:LINE: the line
+}
+
+// Rate returns lines with a riddle in a thousand.
+func (c Comments) Rate() float64 { return 1000 * float64(len(c.Riddles)) / float64(max(1, c.Lines)) }
+
+func (l Language) count(root string) (Comments, error) {
+	var c Comments
+	err := filepath.WalkDir(root, func(path string, d os.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() {
+			if name := d.Name(); path != root && (strings.HasPrefix(name, ".") || slices.Contains([]string{"build", "dist", "bin", "lib", "testdata"}, name)) {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		if !slices.Contains(l.suffixes, filepath.Ext(path)) {
+			return nil
+		}
+		source, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		for _, line := range l.comments(string(source)) {
+			c.Lines++
+			if riddles.MatchString(line) {
+				c.Riddles = append(c.Riddles, path+": "+line)
+			}
+		}
+		return nil
+	})
+	return c, err
+}
+
+// slashComments are the lines of // and of /* */, of those that a line begins or ends with.
+func slashComments(source string) []string {
+	var lines []string
+	inside := false
+	for line := range strings.SplitSeq(source, "\n") {
+		line = strings.TrimSpace(line)
+		_, trailing, found := strings.Cut(line, " // ")
+		switch {
+		case inside, strings.HasPrefix(line, "/*"):
+			lines = append(lines, line)
+			inside = !strings.Contains(line, "*/")
+		case strings.HasPrefix(line, "//"):
+			lines = append(lines, line)
+		case found && !strings.Contains(trailing, `"`):
+			lines = append(lines, trailing)
+		}
+	}
+	return lines
+}
+
+// pythonComments are the lines of # and of strings in three quotes.
+func pythonComments(source string) []string {
+	var lines []string
+	inside := false
+	for line := range strings.SplitSeq(source, "\n") {
+		line = strings.TrimSpace(line)
+		quotes := strings.Count(line, `"""`)
+		_, trailing, found := strings.Cut(line, "  # ")
+		switch {
+		case inside, strings.HasPrefix(line, `"""`):
+			lines = append(lines, line)
+			if quotes == 1 {
+				inside = !inside
+			}
+		case strings.HasPrefix(line, "#"):
+			lines = append(lines, line)
+		case found:
+			lines = append(lines, trailing)
+		}
+	}
+	return lines
+}

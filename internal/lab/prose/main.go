@@ -1,0 +1,75 @@
+// Command prose counts how hard the documents and comments of a checkout are to read.
+//
+//	go run ./internal/lab/prose              a table of groups of documents, and of comments
+//	go run ./internal/lab/prose FILE...      a row for each document, and what is over its limits
+//
+// CONTRIBUTING.md has the limits, and prose_test.go holds them.
+package main
+
+import (
+	"fmt"
+	"os"
+)
+
+func main() {
+	if err := run(os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "prose:", err)
+		os.Exit(1)
+	}
+}
+
+func run(files []string) error {
+	fmt.Println("  words  sentences  median  over 35  riddles/1000  wide lines")
+	if len(files) == 0 {
+		return table(".")
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		p := Read(text)
+		p.row(file)
+		for _, s := range p.Long() {
+			fmt.Printf("        %d words: %s\n", s.Words, s.Text)
+		}
+		for _, r := range p.Riddles {
+			fmt.Printf("        riddle: %s\n", r)
+		}
+		for _, line := range p.Wide {
+			fmt.Printf("        line %d is wider than %d columns\n", line, Columns)
+		}
+	}
+	return nil
+}
+
+func table(root string) error {
+	for _, group := range Groups {
+		files, err := group.files(root)
+		if err != nil {
+			return err
+		}
+		sum := Prose{}
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				return err
+			}
+			sum.add(Read(text))
+		}
+		sum.row(group.Name)
+	}
+	for _, language := range Languages {
+		c, err := language.count(root)
+		if err != nil {
+			return err
+		}
+		fmt.Printf("%7d lines of comments, %.1f in a thousand with a riddle  %s\n", c.Lines, c.Rate(), language.Name)
+	}
+	return nil
+}
+
+func (p *Prose) row(name string) {
+	fmt.Printf("%7d  %9d  %6d  %6.1f%%  %12.1f  %10d  %s\n",
+		p.Words, len(p.Sentences), p.Median(), 100*p.LongShare(), p.RiddleRate(), len(p.Wide), name)
+}
