@@ -1,6 +1,6 @@
 /* RULE(id, name, level, why): what NCCL asks of a net plugin. */
 RULE(NET_LOAD, "net.load", MUST,
-	"NCCL opens the library with RTLD_NOW | RTLD_LOCAL and reads a data symbol; a plugin that does not load or whose init fails is replaced by sockets.")
+	"NCCL opens the library with RTLD_NOW and RTLD_LOCAL and reads a data symbol; a plugin that does not load or whose init fails is replaced by sockets.")
 RULE(NET_PROPERTIES, "net.properties", MUST,
 	"The topology search divides by speed and joins devices by name; sizes of zero stop every transfer.")
 RULE(NET_ARGUMENTS, "net.arguments", SHOULD,

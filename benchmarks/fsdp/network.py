@@ -101,14 +101,14 @@ def notes(runs: list[Run]) -> list[str]:
         "forward and twice that backward. Gradients are real.",
         f"Largest difference of a loss between any two runs' same step: {apart:.2g} (allowed: "
         f"{report.TOLERANCE:g}; gloo adds in another order).",
-        "The node that adds has a port of the switch without a limit, as if it were the switch.",
+        "The switch that adds has a port without a limit, as if it were the hosts' own switch.",
     ]
     said += report.disagreement(runs)
     return said
 
 
 def plot(runs: list[Run], path: Path) -> None:
-    """Draw one step of each run as it happened, and what its link carried, to a PNG."""
+    """Draw one step of each run as it happened, and what its link carried, to an SVG."""
     plt = report.pyplot()
     figure, (steps, link) = plt.subplots(
         1, 2, figsize=(11.5, 3.6), sharey=True, gridspec_kw={"width_ratios": [2.1, 1], "wspace": 0.05}
@@ -131,7 +131,7 @@ def plot(runs: list[Run], path: Path) -> None:
     steps.invert_yaxis()
     steps.set_xlim(0, longest * 1.1)
     steps.set_xlabel(
-        "seconds of one training step of host 0; black: what its bytes and compute take at least"
+        "seconds of one training step of host 0; line: what its bytes and compute take at least"
     )
     link.set_xlabel("MB over a host's link, a step")
     _legend(steps, [(color, label) for _, label, color in PARTS], plt)
@@ -148,7 +148,7 @@ def plot(runs: list[Run], path: Path) -> None:
         f"namespaces on {ours.about['machine']}; torch {ours.about['torch']}; commit {ours.about['commit']}",
         ha="right", color=SOFT, fontsize=8,
     )  # fmt: skip
-    figure.savefig(path, dpi=160, bbox_inches="tight", facecolor="white")
+    report.save(figure, path)
     plt.close(figure)
 
 
@@ -176,8 +176,8 @@ def show(runs: list[Run], directory: Path, console: Console) -> None:
     console.print(table(runs))
     for note in notes(runs):
         console.print(f"- {note}", highlight=False)
-    plot(runs, directory / "step.png")
-    console.print(f"plot: {directory / 'step.png'}", highlight=False, soft_wrap=True)
+    plot(runs, directory / "step.svg")
+    console.print(f"plot: {directory / 'step.svg'}", highlight=False, soft_wrap=True)
 
 
 def _ms(seconds: float) -> str:

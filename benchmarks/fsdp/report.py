@@ -10,8 +10,10 @@ up, do not count.
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import math
+import re
 import statistics
 import sys
 from dataclasses import dataclass
@@ -30,6 +32,8 @@ _COLUMNS = ("udp", "switch", "shm", "gloo")  # names of the files
 TOLERANCE = 1e-2
 
 INK, SOFT, GRID = "#1f2933", "#66727f", "#e4e7eb"
+_DARK = {"ink": (INK, "#e6edf3"), "soft": (SOFT, "#9aa7b4"), "grid": (GRID, "#30363d")}  # light page, dark page
+_ON_BAR = "#1f2934"  # where the ground is a bar, on any page
 PARTS = (
     ("compute_s", "compute", "#9fb3c8"),
     ("exposed_allgather_s", "waiting for Allgather", "#d64545"),
@@ -192,6 +196,7 @@ def pyplot() -> Any:
         {
             "font.family": "DejaVu Sans",
             "font.size": 10.5,
+            "svg.hashsalt": "mcast",  # the same rows draw the same file
             "text.color": INK,
             "axes.labelcolor": SOFT,
             "xtick.color": SOFT,
@@ -199,6 +204,19 @@ def pyplot() -> Any:
         }
     )
     return plt
+
+
+def save(figure: Any, path: Path) -> None:
+    """Write a plot as an SVG whose inks are light where the reader's screen is dark."""
+    drawn = io.StringIO()
+    figure.savefig(drawn, format="svg", bbox_inches="tight", transparent=True, metadata={"Date": None})
+    text = drawn.getvalue()
+    for name, (ink, _) in _DARK.items():
+        text = text.replace(ink, f"var(--{name})")
+    light = "".join(f"--{name}: {ink}; " for name, (ink, _) in _DARK.items())
+    dark = "".join(f"--{name}: {ink}; " for name, (_, ink) in _DARK.items())
+    style = f"<style>svg {{{light}}} @media (prefers-color-scheme: dark) {{svg {{{dark}}}}}</style>"
+    path.write_text(re.sub(r"(<svg[^>]*>)", lambda tag: f"{tag[1]}\n {style}", text, count=1))
 
 
 def bare(axes: Any) -> None:
@@ -210,7 +228,7 @@ def bare(axes: Any) -> None:
 
 
 def plot(runs: list[Run], path: Path) -> None:
-    """Draw step time in its parts, and the losses, to a PNG."""
+    """Draw step time in its parts, and the losses, to an SVG."""
     plt = pyplot()
     figure, (bars, curves) = plt.subplots(
         1, 2, figsize=(11.5, 4.2), gridspec_kw={"width_ratios": [1.3, 1], "wspace": 0.14}
@@ -226,7 +244,7 @@ def plot(runs: list[Run], path: Path) -> None:
         )
         for i, (start, width) in enumerate(zip(left, widths, strict=True)):
             if width > 0.075 * max(run.typical("step_s") * 1000 for run in runs):
-                ink = "white" if key == "exposed_allgather_s" else INK
+                ink = "white" if key == "exposed_allgather_s" else _ON_BAR
                 bars.text(
                     start + width / 2, i, f"{width:.0f}", ha="center", va="center", color=ink, fontsize=9.5
                 )
@@ -264,7 +282,7 @@ def plot(runs: list[Run], path: Path) -> None:
         + (f"; udp drops {injected:.1%} on purpose" if injected else ""),
         ha="right", color=SOFT, fontsize=8,
     )  # fmt: skip
-    figure.savefig(path, dpi=160, bbox_inches="tight", facecolor="white")
+    save(figure, path)
     plt.close(figure)
 
 
@@ -275,8 +293,8 @@ def show(runs: list[Run], directory: Path, console: Console) -> None:
     console.print(table(runs))
     for note in notes(runs):
         console.print(f"- {note}", highlight=False)
-    plot(runs, directory / "steps.png")
-    console.print(f"plot: {directory / 'steps.png'}", highlight=False, soft_wrap=True)
+    plot(runs, directory / "steps.svg")
+    console.print(f"plot: {directory / 'steps.svg'}", highlight=False, soft_wrap=True)
 
 
 def _ms(run: Run, key: str) -> str:

@@ -1,4 +1,4 @@
-"""What benchmarks/fsdp/advice.py makes of its rows, and docs/how-to/advise.md of those that are kept."""
+"""What benchmarks/fsdp/advice.py makes of its rows, and benchmarks/results/advise.md of those that are kept."""
 
 import json
 import statistics
@@ -50,7 +50,7 @@ def test_rows_of_another_invocation_are_refused(tmp_path: Path) -> None:
 
 
 def test_the_document_says_what_the_rows_do() -> None:
-    text = (REPOSITORY / "docs" / "how-to" / "advise.md").read_text()
+    text = (REPOSITORY / "benchmarks" / "results" / "advise.md").read_text()
     kept = REPOSITORY / "benchmarks" / "results" / "fsdp" / "advice.ndjson"
     found = [json.loads(line) for line in kept.read_text().splitlines()]
     steps = {(row["way"], row["round"]): row["step_ns"] for row in found}

@@ -109,7 +109,7 @@ def test_report_draws_table_and_plot_from_the_records(
     assert out.index("mcast udp, switch") < out.index("mcast shm")
     assert "1.0200" in out  # received, to n
     assert "100%" in out  # through the switch
-    assert (tmp_path / "steps.png").read_bytes().startswith(b"\x89PNG")
+    assert "prefers-color-scheme: dark" in (tmp_path / "steps.svg").read_text()
 
 
 def test_node_is_there_for_a_run_and_gone_after_it() -> None:
@@ -175,8 +175,8 @@ def test_what_links_allow(tmp_path: Path) -> None:
     said = network.notes(runs)[0]
     assert "S = 2.25: a step takes 2000 ms, and 4500 ms with gloo" in said
     assert "allow 2.47" in said
-    network.plot(runs, tmp_path / "step.png")
-    assert (tmp_path / "step.png").read_bytes().startswith(b"\x89PNG")
+    network.plot(runs, tmp_path / "step.svg")
+    assert "prefers-color-scheme: dark" in (tmp_path / "step.svg").read_text()
 
 
 def test_where_there_is_no_testbed_the_demo_says_so_and_runs_on_loopback(

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -56,7 +57,7 @@ func (g Group) files(root string) ([]string, error) {
 type Language struct {
 	Name     string
 	suffixes []string
-	comments func(source string) []string // lines of comments
+	comments func(source string) []comment
 }
 
 // Languages are those that the project is written in.
@@ -96,8 +97,8 @@ func (l Language) count(root string) (Comments, error) {
 		}
 		for _, line := range l.comments(string(source)) {
 			c.Lines++
-			if riddles.MatchString(line) {
-				c.Riddles = append(c.Riddles, path+": "+line)
+			if riddles.MatchString(line.text) {
+				c.Riddles = append(c.Riddles, fmt.Sprintf("%s:%d: %s", path, line.number, line.text))
 			}
 		}
 		return nil
@@ -105,44 +106,50 @@ func (l Language) count(root string) (Comments, error) {
 	return c, err
 }
 
+// comment is a line of one.
+type comment struct {
+	number int
+	text   string
+}
+
 // slashComments are the lines of // and of /* */, of those that a line begins or ends with.
-func slashComments(source string) []string {
-	var lines []string
+func slashComments(source string) []comment {
+	var lines []comment
 	inside := false
-	for line := range strings.SplitSeq(source, "\n") {
+	for i, line := range strings.Split(source, "\n") {
 		line = strings.TrimSpace(line)
 		_, trailing, found := strings.Cut(line, " // ")
 		switch {
 		case inside, strings.HasPrefix(line, "/*"):
-			lines = append(lines, line)
+			lines = append(lines, comment{i + 1, line})
 			inside = !strings.Contains(line, "*/")
 		case strings.HasPrefix(line, "//"):
-			lines = append(lines, line)
+			lines = append(lines, comment{i + 1, line})
 		case found && !strings.Contains(trailing, `"`):
-			lines = append(lines, trailing)
+			lines = append(lines, comment{i + 1, trailing})
 		}
 	}
 	return lines
 }
 
 // pythonComments are the lines of # and of strings in three quotes.
-func pythonComments(source string) []string {
-	var lines []string
+func pythonComments(source string) []comment {
+	var lines []comment
 	inside := false
-	for line := range strings.SplitSeq(source, "\n") {
+	for i, line := range strings.Split(source, "\n") {
 		line = strings.TrimSpace(line)
 		quotes := strings.Count(line, `"""`)
 		_, trailing, found := strings.Cut(line, "  # ")
 		switch {
 		case inside, strings.HasPrefix(line, `"""`):
-			lines = append(lines, line)
+			lines = append(lines, comment{i + 1, line})
 			if quotes == 1 {
 				inside = !inside
 			}
 		case strings.HasPrefix(line, "#"):
-			lines = append(lines, line)
+			lines = append(lines, comment{i + 1, line})
 		case found:
-			lines = append(lines, trailing)
+			lines = append(lines, comment{i + 1, trailing})
 		}
 	}
 	return lines

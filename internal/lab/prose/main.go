@@ -2,6 +2,7 @@
 //
 //	go run ./internal/lab/prose              a table of groups of documents, and of comments
 //	go run ./internal/lab/prose FILE...      a row for each document, and what is over its limits
+//	go run ./internal/lab/prose FOLDER...    the riddles in comments of its code
 //
 // CONTRIBUTING.md has the limits, and prose_test.go holds them.
 package main
@@ -19,16 +20,23 @@ func main() {
 }
 
 func run(files []string) error {
-	fmt.Println("  words  sentences  median  over 35  riddles/1000  wide lines")
 	if len(files) == 0 {
+		fmt.Println(heading)
 		return table(".")
 	}
 	for _, file := range files {
+		if info, err := os.Stat(file); err == nil && info.IsDir() {
+			if err := comments(file); err != nil {
+				return err
+			}
+			continue
+		}
 		text, err := os.ReadFile(file)
 		if err != nil {
 			return err
 		}
 		p := Read(text)
+		fmt.Println(heading)
 		p.row(file)
 		for _, s := range p.Long() {
 			fmt.Printf("        %d words: %s\n", s.Words, s.Text)
@@ -39,6 +47,23 @@ func run(files []string) error {
 		for _, line := range p.Wide {
 			fmt.Printf("        line %d is wider than %d columns\n", line, Columns)
 		}
+	}
+	return nil
+}
+
+const heading = "  words  sentences  median  over 35  riddles/1000  wide lines"
+
+// comments prints the riddles in comments below a folder.
+func comments(folder string) error {
+	for _, language := range Languages {
+		c, err := language.count(folder)
+		if err != nil {
+			return err
+		}
+		for _, r := range c.Riddles {
+			fmt.Println(r)
+		}
+		fmt.Printf("%d lines of comments, %.1f in a thousand with a riddle: %s\n", c.Lines, c.Rate(), language.Name)
 	}
 	return nil
 }

@@ -45,7 +45,6 @@ func Read(source []byte) Prose {
 	p := Prose{Words: len(bytes.Fields(source))}
 	markdown := goldmark.New(goldmark.WithExtensions(extension.Table))
 	document := markdown.Parser().Parse(text.NewReader(source))
-	aside := map[int]bool{} // lines of tables and code
 	_ = ast.Walk(document, func(n ast.Node, entering bool) (ast.WalkStatus, error) {
 		if !entering {
 			return ast.WalkContinue, nil
@@ -65,7 +64,7 @@ func Read(source []byte) Prose {
 			fenced = !fenced
 		}
 		start := strings.TrimSpace(line)
-		if fenced || aside[i] || strings.HasPrefix(start, "|") || strings.HasPrefix(start, "<!--") {
+		if fenced || strings.HasPrefix(start, "|") || strings.HasPrefix(start, "![") || strings.HasPrefix(start, "<!--") {
 			continue
 		}
 		if utf8.RuneCountInString(line) > Columns && strings.ContainsRune(start[:min(len(start), Columns)], ' ') {

@@ -29,7 +29,7 @@ const (
 	results  = top + "/benchmarks/results"
 	page     = "docs/project/reproduction.md"
 	document = top + "/" + page
-	testbeds = top + "/docs/how-to/testbed.md"
+	testbeds = top + "/benchmarks/results/testbed/README.md"
 )
 
 // What is committed of every figure is what the code says. `make figures-check` runs this; docs/project/testing.md has what
@@ -244,7 +244,7 @@ func TestUnstamped(t *testing.T) {
 		require.NoError(t, json.Unmarshal([]byte(line), &k))
 		require.Greater(t, len(strings.Fields(k.Why)), 3, "%s stays without a reason", k.File)
 		row := fmt.Sprintf("| %s | %s, %s | %s |", k.File, k.Date, k.Commit, k.Why)
-		assert.True(t, strings.Contains(string(text), row), "docs/how-to/testbed.md lacks:\n%s", row)
+		assert.True(t, strings.Contains(string(text), row), "benchmarks/results/testbed/README.md lacks:\n%s", row)
 		listed[k.File] = k
 	}
 	for _, folder := range []string{"sim", "testbed"} {
