@@ -78,14 +78,15 @@ launchers: setup build ## the example under torchrun, mpirun, Slurm and Ray Trai
 rdma: build ## the tests that need RDMA devices, and CollNet over them, in a guest of QEMU with soft-RoCE (Debian 12, x86_64)
 	scripts/rdma-test
 
-check: toolchain $(LINT) $(RUFF) figures-check ## formatting, vet, linters, whether it builds for arm64, and figures-check; without torch
+check: toolchain $(LINT) $(RUFF) figures-check ## formatting, vet, linters, plain words, whether it builds for arm64, and figures-check; without torch
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$unformatted" ] || { echo "gofmt -w $$unformatted" >&2; exit 1; }
 	go vet ./...
 	go vet -tags invariants ./internal/protocol/...
 	$(LINT) run --allow-parallel-runners ./...
 	@! git grep -nE "nolint:[a-z,]*(gosec|gocritic|nilerr|forcetypeassert)" -- "*.go" || { echo "names a linter that is not enabled (.golangci.yml)" >&2; exit 1; }
+	go test -count=1 ./internal/lab/prose
 	GOARCH=arm64 CGO_ENABLED=0 go build ./internal/group ./internal/switchd ./internal/lab/sim/...
-	cd python && ../.tools/ruff/bin/ruff check --config pyproject.toml . ../benchmarks ../packaging ../examples ../scripts/*.py ../scripts/testrun ../scripts/run-tests ../scripts/wheel-abi ../scripts/release-notes ../scripts/figures-mutants
+	cd python && ../.tools/ruff/bin/ruff check --config pyproject.toml . ../benchmarks ../packaging ../examples ../scripts/*.py ../scripts/testrun ../scripts/run-tests ../scripts/tutorials ../scripts/wheel-abi ../scripts/release-notes ../scripts/figures-mutants
 
 figures-check: toolchain ## the papers' figures: do the documents, the committed rows and the code say the same? Half a minute (ONLY=fig12)
 	go test -count=1 -run '^(TestCommitted|TestUnstamped)$$$(if $(ONLY),/^($(ONLY))$$)' ./internal/lab/sim/figures

@@ -16,6 +16,7 @@ ROOT = Path(__file__).resolve().parents[1]
 # Pages of the site that are files elsewhere.
 ELSEWHERE = {
     "index.md": "README.md",
+    "documents.md": "docs/README.md",
     "CHANGELOG.md": "CHANGELOG.md",
     "CONTRIBUTING.md": "CONTRIBUTING.md",
     "SECURITY.md": "SECURITY.md",

@@ -2,9 +2,9 @@
 
     make build && .venv/bin/python benchmarks/fsdp/advice.py --out build/advise.ndjson
 
-builds a testbed of four hosts (docs/how-to/testbed.md), trains there by turns over gloo as FSDP2 runs it and over
-torch-mcast in several ways, each with torch.profiler on all ranks, and takes it down. The predictions are of
-the gloo run of the same round; a step of any run is what its own traces say. It writes a row for each run to
+builds a testbed of four hosts (docs/how-to/testbed.md), trains there by turns over gloo as FSDP2 runs it and
+over torch-mcast in several ways, each with torch.profiler on all ranks, and takes it down. The predictions are
+of the gloo run of the same round; a step of any run is what its own traces say. It writes a row for each run to
 a file that has none yet, and prints a table of them.
 """
 

@@ -32,7 +32,7 @@ _COLUMNS = ("udp", "switch", "shm", "gloo")  # names of the files
 TOLERANCE = 1e-2
 
 INK, SOFT, GRID = "#1f2933", "#66727f", "#e4e7eb"
-_DARK = {"ink": (INK, "#e6edf3"), "soft": (SOFT, "#9aa7b4"), "grid": (GRID, "#30363d")}  # light page, dark page
+_DARK = {"ink": (INK, "#e6edf3"), "soft": (SOFT, "#9aa7b4"), "grid": (GRID, "#30363d")}  # light, dark
 _ON_BAR = "#1f2934"  # where the ground is a bar, on any page
 PARTS = (
     ("compute_s", "compute", "#9fb3c8"),

@@ -1,4 +1,4 @@
-"""What benchmarks/fsdp/advice.py makes of its rows, and benchmarks/results/advise.md of those that are kept."""
+"""The report of benchmarks/fsdp/advice.py, and the rows of it that benchmarks/results/advise.md keeps."""
 
 import json
 import statistics

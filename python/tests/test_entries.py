@@ -1,4 +1,4 @@
-"""Every public function of torch.distributed: it does what docs/reference/torch.md says, by whom the table says."""
+"""Functions of torch.distributed do what docs/reference/torch.md says, by the library named there."""
 
 from __future__ import annotations
 

@@ -69,6 +69,9 @@ STEPS = {
         "go",
         ("-tags=links", "-p=1", "-count=1", *_GO, *LINKS),
     ),
+    "tutorials": Step(
+        "the commands of README and of the tutorials, and what they print", "plain", ("scripts/tutorials",)
+    ),
     "gpu-kit": Step(
         "the folder for a machine with a GPU, run here without one", "plain", ("scripts/gpu-kit", "--try")
     ),
@@ -93,7 +96,9 @@ TIERS: dict[str, list[list[list[str]]]] = {
     "quick": [[["go-short"]]],
     "test": [[["go"], ["python"]]],
     "rest": [
-        [["links", "rdma"]],  # what judges networks, and what is emulated, have the processors for themselves
+        [
+            ["links", "tutorials", "rdma"]
+        ],  # what judges networks, and what is emulated, have the processors for themselves
         [
             ["race", "race-short", "pure", "world", "gpu-kit"],
             ["check", "figures-mutants", "check-py", "docs", "conformance", "python-more"],

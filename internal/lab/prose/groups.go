@@ -125,7 +125,7 @@ func slashComments(source string) []comment {
 			inside = !strings.Contains(line, "*/")
 		case strings.HasPrefix(line, "//"):
 			lines = append(lines, comment{i + 1, line})
-		case found && !strings.Contains(trailing, `"`):
+		case found && !strings.ContainsAny(trailing, "`\""):
 			lines = append(lines, comment{i + 1, trailing})
 		}
 	}

@@ -15,11 +15,18 @@ import (
 	"github.com/yuin/goldmark/text"
 )
 
+// Limits of a document, and of the comments of a language.
 const (
-	Columns     = 120 // the widest line of prose
-	LongWords   = 35  // a sentence of more words is long
-	listOfNames = 8   // an item of at most so many words without a full stop is a list of names, not prose
+	MedianWords = 18   // of the median sentence
+	LongWords   = 35   // a sentence of more words is long
+	LongShare   = 0.06 // of its sentences
+	RiddleRate  = 2.0  // in a thousand words of prose
+	CommentRate = 15.0 // lines with a riddle in a thousand lines of comments
+	Columns     = 120  // of a line of prose
 )
+
+// An item of at most so many words without a full stop is a list of names, not prose.
+const listOfNames = 8
 
 // riddles are constructions that have to be read twice.
 var riddles = regexp.MustCompile(`(?i)\b(whoever|whatever|whose|those that|of which|that of|what is|what it|what they|` +
@@ -40,8 +47,14 @@ type Prose struct {
 	said      int      // words of Sentences
 }
 
-// Read returns the prose of a Markdown document.
+// written is what a program has put into a document.
+var written = regexp.MustCompile(`(?s)<!-- BEGIN .*?<!-- END [^>]*-->`)
+
+// Read returns the prose of a Markdown document, without the parts that a program writes.
 func Read(source []byte) Prose {
+	source = written.ReplaceAllFunc(source, func(part []byte) []byte {
+		return bytes.Repeat([]byte("\n"), bytes.Count(part, []byte("\n"))) // numbers of lines stay
+	})
 	p := Prose{Words: len(bytes.Fields(source))}
 	markdown := goldmark.New(goldmark.WithExtensions(extension.Table))
 	document := markdown.Parser().Parse(text.NewReader(source))
