@@ -72,18 +72,18 @@ func TestRead(t *testing.T) {
 		"One sentence with `some code whose words are one`. Another: it goes on, e.g. here. [A link](whose.md) is text.\n\n" +
 		"| a table | whose words | are not prose |\n|---|---|---|\n| x | y | z |\n\n" +
 		"```\nneither is code, whose lines may be wide: " + strings.Repeat("x ", Columns) + "\n```\n\n" +
-		"- a name\n- Whoever reads this item reads a riddle. " + strings.Repeat("word ", LongWords) + "end.\n\n" +
+		"- a name\n- Whoever reads this item reads a riddle. " + strings.Repeat("Word ", LongWords) + "end.\n\n" +
 		"<!-- BEGIN table: written by a program -->\nwhatever\n<!-- END table -->\n\n" +
 		strings.Repeat("wide ", Columns/5) + "line.\n"))
 	var lengths []int
 	for _, s := range p.Sentences {
 		lengths = append(lengths, s.Words)
 	}
-	require.Equal(t, []int{5, 7, 4, 8, LongWords + 1, Columns/5 + 1}, lengths)
+	require.Equal(t, []int{4, 6, 4, 7, LongWords + 1, Columns/5 + 1}, lengths)
 	require.Len(t, p.Long(), 1)
 	require.Len(t, p.Riddles, 1)
 	require.Contains(t, p.Riddles[0], "[Whoever]")
-	require.Equal(t, []int{16, 22}, p.Wide)
+	require.Equal(t, []int{14, 20}, p.Wide)
 	require.Equal(t, 7, p.Median())
 }
 
