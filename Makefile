@@ -98,7 +98,7 @@ check-py: $(VENV)/.stamp ## types of the Python package, which are torch's
 	cd python && ../$(VENV)/bin/mypy && ../$(VENV)/bin/mypy ../examples/train.py
 
 docs: $(DOCS) bin/mcast bin/mcast-lab ## the documents as a site, in build/site; a link or an anchor that leads nowhere is an error
-	NO_MKDOCS_2_WARNING=1 .tools/docs/bin/python -m mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 DISABLE_MKDOCS_2_WARNING=true .tools/docs/bin/python -m mkdocs build --strict --quiet
 
 demo: $(VENV)/.stamp build ## train with FSDP2 on four hosts with limited links, over torch-mcast and over gloo, and compare; needs no root (LOSS=0.01, STEPS=20)
 	LOSS="$(LOSS)" STEPS="$(STEPS)" $(PYTHON) benchmarks/fsdp/demo.py

@@ -28,7 +28,7 @@ enum {
 	ABI_ID_UNDEFINED = -1,		/* railId, planeId */
 };
 
-/* A receive whose completion the caller will not wait for carries this in
+/* A caller that will not wait for a receive's completion passes this in
  * *request on entry (NCCL_NET_OPTIONAL_RECV_COMPLETION, since 2.24). */
 #define ABI_OPTIONAL_COMPLETION ((void *)(uintptr_t)1)
 

@@ -136,8 +136,8 @@ void thread_join_all(struct rank *r)
 
 /* Calls */
 
-/* Repeats are counted, so that the log of a polling rank shows what it did
- * before. */
+/* A call that repeats is counted, so that a polling rank does not push its
+ * earlier calls out of the log. */
 void call_begin(const char *fmt, unsigned long a, unsigned long b, unsigned long c)
 {
 	struct call *newest = &lane->calls[(lane->count - 1) % LANE_CALLS];

@@ -30,7 +30,7 @@ struct plan {
 	int depth;			/* windows in flight at most, and slots */
 	int type, op;			/* of sums; Allgather moves bytes */
 	bool registered, in_place;	/* in_place: registered only */
-	bool flush;			/* iflush of what was received, as with GPU memory */
+	bool flush;			/* iflush of the received memory, as with GPU memory */
 	size_t stride;			/* of staging slots, 0: window and a guard */
 	int registrations;		/* of the staging region; 0: two */
 	enum rule rule;			/* of wrong bytes; 0: what their place says */
@@ -45,7 +45,7 @@ struct operation *operation_new(struct group *g, const struct plan *p);
 bool operation_turn(struct operation *o, bool *busy);
 int operation_in_flight(const struct operation *o);
 void operation_check(struct operation *o);
-/* Posts what it can and polls so many times: nothing may be done. */
+/* Posts all windows that it can and polls so many times: none may be done. */
 void operation_patience(struct operation *o, int polls);
 /* Posts one window and polls until it is done, a call gives an error, which it
  * returns, or until the time, and then success. */
@@ -55,7 +55,7 @@ int operation_until_error(struct group *g, const struct plan *p, double until);
 void operation_free(struct operation *o);	/* deregisters */
 void operation_abandon(struct operation *o);	/* only the memory, after group_close */
 
-/* Elements (case_coll_element.c): data whose sums are exact in each type. */
+/* Elements (case_coll_element.c): data with sums that are exact in each type. */
 size_t type_size(int type);
 const char *type_name(int type);
 const char *op_name(int op);

@@ -1,6 +1,6 @@
-/* Elements of NCCL's types, and inputs whose sums, products, minima and maxima
- * are exact in all of them: small integers, of which the narrowest (f8 with two
- * bits of fraction) holds all up to 8. */
+/* Elements of NCCL's types, and inputs with exact sums, products, minima and
+ * maxima in all types: small integers. Even the narrowest type (f8 with two
+ * bits of fraction) holds all integers up to 8. */
 #include <math.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* CollNet: what is in flight, registrations, several comms, and the end of it. */
+/* CollNet: operations in flight, registrations, several comms, and closing. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -7,8 +7,8 @@
 
 static const struct plan small = { .func = ABI_ALLGATHER, .bytes = 10007, .window = 4096, .depth = 8 };
 
-/* Rank 0 posts a window that needs all ranks' bytes before any other rank does:
- * whatever it polls, nothing can be done. */
+/* Rank 0 posts a window that needs all ranks' bytes before any other rank
+ * posts: however often it polls, the window cannot be done. */
 CASE(coll_early, "coll.early-done", COLL, 2, 4, COLL_EARLY, "a window whose other ranks have not posted is not done")
 {
 	const struct plan plans[] = {

@@ -212,7 +212,7 @@ static bool post(struct operation *o, size_t window)
 	return true;
 }
 
-/* Which rule a wrong byte of rank's part breaks: whose it is and where it lies. */
+/* The rule that a wrong byte of a rank's part breaks, by the rank and the byte's place. */
 static enum rule rule_of(const struct operation *o, int rank, size_t window, size_t at)
 {
 	if (rank == o->g->r->rank)

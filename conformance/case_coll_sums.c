@@ -1,4 +1,4 @@
-/* CollNet: types and operations, and what a sum is rounded to. */
+/* CollNet: types and operations, and how sums are rounded. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

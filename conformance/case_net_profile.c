@@ -23,7 +23,7 @@ static struct {
 	pthread_mutex_t lock;		/* plugins tell from threads of their own, too */
 	bool wanted;			/* a profiler takes events */
 	unsigned starts;
-	char wrong[160];		/* what was told first that must not be */
+	char wrong[160];		/* the first wrong event */
 } told = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 static void wrong(const char *what, const void *got)

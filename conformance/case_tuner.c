@@ -1,5 +1,5 @@
-/* The tuner: what it may write into NCCL's table of costs. The tables are those
- * that NCCL 2.30.7 was recorded to hand in: -1 where an algorithm cannot run. */
+/* The tuner: which entries it may write into NCCL's table of costs. The tables were
+ * recorded from NCCL 2.30.7: -1 where an algorithm cannot run. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -67,7 +67,7 @@ static void ask_choice(struct rank *r, void *ctx, struct costs *c, int func, siz
 			"%s of %zu bytes: expected no choice of algorithm %d, which cannot run, got it", func_name(func), bytes, algo);
 }
 
-/* The call, and what must hold whatever the tuner thinks of speed. collnet: this
+/* The call, and checks that hold for any opinion of the tuner on speed. collnet: this
  * library's CollNet is connected and may be chosen over a -1. */
 static void ask(struct rank *r, void *ctx, struct costs *c, int func, size_t bytes, bool collnet)
 {

@@ -1,7 +1,7 @@
 /* What a case is written against. A case runs in freshly forked rank processes
  * that have just opened the plugin; a check that fails ends its process at once,
  * and the others stop at their next barrier or poll, so that no case cleans up
- * after itself unless cleaning up is what it tests. */
+ * after itself, except to test cleaning up. */
 #ifndef HARNESS_H
 #define HARNESS_H
 
@@ -116,7 +116,7 @@ struct test {
 	const char *name;		/* "net.bytes" */
 	enum kind kind;
 	int min_ranks, max_ranks;	/* without --ranks: run with each count between */
-	enum rule rule;			/* what a crash or a hang counts against until under() says more */
+	enum rule rule;			/* a crash or a hang counts against it, unless under() names another */
 	const char *what;		/* for --list */
 	void (*run)(struct rank *r);
 	struct test *next;
@@ -135,8 +135,8 @@ void test_register(struct test *test);
  * crash and calls that hang count against from here on, marks it as checked and
  * returns the one before. EXPECT's message says "expected ..., got ...". */
 enum rule under(enum rule rule);
-/* The rule that polling without end counts against, RULES for that of under().
- * A call that does not return counts against the latter. */
+/* The rule that polling without end counts against; RULES: the one of under().
+ * A call that does not return always counts against the rule of under(). */
 enum rule polling(enum rule rule);
 
 #define EXPECT(cond, ...) ((cond) ? (void)0 : verdict_fail(__FILE__, __LINE__, __VA_ARGS__))

@@ -19,9 +19,9 @@ struct version {
 
 void version_register(struct version *v);
 
-/* Those that the harness knows: bit N is version N. */
+/* The versions that the harness knows: bit N is version N. */
 uint32_t versions_known(enum kind kind);
-/* Of the versions that a library has, those that --abi asks for. */
+/* The versions that --abi asks for, out of the ones that a library has. */
 uint32_t versions_asked(const struct options *o, uint32_t has);
 int newest(uint32_t versions);		/* 0: there is none */
 

@@ -20,7 +20,7 @@ void link_listen(struct rank *r, struct link *l);
 /* A turn of connect or accept; true when the comm is there. */
 bool link_connect(struct rank *r, struct link *l);
 bool link_accept(struct rank *r, struct link *l);
-/* count links from rank from to rank to, which are polled in turn and whose
+/* count links from rank from to rank to. They are polled in turn, and their
  * listens are closed as soon as all are accepted. Both ranks call this. */
 void links_open(struct rank *r, struct link *links, int count, int from, int to);
 void links_close(struct rank *r, struct link *links, int count);

@@ -1,5 +1,5 @@
 /* Perf mode: rounds in which each contestant runs once, in turn, in fresh
- * processes; what is told is the median of the rounds. */
+ * processes; the result is the median of the rounds. */
 #include <fnmatch.h>
 #include <stdlib.h>
 #include <string.h>
@@ -95,7 +95,7 @@ static double median(const struct contestant *c, int rounds, enum figure figure,
 	return c->failed ? 0 : m;
 }
 
-/* As nccl-tests has it: algbw is size over time; busbw is what a link carries. */
+/* As nccl-tests has it: algbw is size over time; busbw is the rate on a link. */
 static double bus_factor(enum figure figure, int ranks)
 {
 	double share = (ranks - 1.0) / ranks;

@@ -1,4 +1,4 @@
-/* Perf mode: what is measured, where a round's figures lie, who takes part. */
+/* Perf mode: the measurements, the place of a round's figures, and the contestants. */
 #ifndef PERF_H
 #define PERF_H
 

@@ -14,7 +14,7 @@
 /* Ranks that another one's failure stops get this long, in seconds. */
 static const double grace = 3;
 
-/* Sets a variable of NAME=A,B,... to the value whose turn it is at a rank. */
+/* Sets a variable of NAME=A,B,... to the value for a rank: ranks take them in turn. */
 static void set_variable(const char *text, int rank)
 {
 	char *all = strdup(text), *values = strchr(all, '=');
@@ -132,8 +132,8 @@ static void blame_hung_rank(struct board *b, int rank, const unsigned long *befo
 		}
 }
 
-/* Of the ranks still there, those that wait for another one are not to blame,
- * unless all of them do. */
+/* Blames a rank for the hang, unless it waits for another one. If all ranks that
+ * are still there wait, all are to blame. */
 static void blame_hung(struct board *b, const bool *gone, int ranks, double timeout)
 {
 	unsigned long before[MAX_RANKS][MAX_THREADS];
@@ -182,7 +182,7 @@ static void watch(struct board *b, const pid_t *pids, int ranks, double timeout,
 		usleep(pause);
 	}
 	for (int i = 0; i < ranks; i++)
-		kill(-pids[i], SIGKILL);	/* what the plugin may have forked */
+		kill(-pids[i], SIGKILL);	/* also processes that the plugin may have forked */
 }
 
 static void read_output(struct outcome *out, int fd)
@@ -199,7 +199,7 @@ static void conclude(struct outcome *out, const struct board *b)
 	int count = b->failures < FAILURES ? b->failures : FAILURES;
 	int must = 0;
 
-	/* What became of a process explains what the others saw. */
+	/* Ends of processes come first: they explain the failures of the other ranks. */
 	for (int ended = 1; ended >= 0; ended--)
 		for (int i = 0; i < count; i++)
 			if (b->failure[i].ended == (ended == 1))
@@ -250,7 +250,7 @@ void run_case(struct outcome *out, const struct options *o, const char *plugin,
 			break;
 		}
 	}
-	/* What is measured may have no core to spare; bare TCP's parent does not look at all. */
+	/* A measured process may have no core to spare; bare TCP's parent does not look at all. */
 	watch(b, pids, started, o->timeout, o->perf ? 20000 : 500);
 	out->seconds = now() - start;
 	conclude(out, b);

@@ -18,7 +18,7 @@ struct outcome {
 	unsigned char checked[RULES];	/* broken, or kept in a case that ran to its end */
 	char note[TEXT_BYTES];		/* of the case, or why it is not offered */
 	char warning[TEXT_BYTES];	/* the plugin's last, of the rank that failed first, else of rank 0 */
-	char output[4096];		/* the end of what the ranks printed, if the case failed */
+	char output[4096];		/* the end of the ranks' output, if the case failed */
 };
 
 /* area: memory shared with the ranks, or NULL. */

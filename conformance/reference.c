@@ -85,7 +85,7 @@ int ref_coll_reduce_support(int type, int op, int *supported)
 	return ABI_SUCCESS;
 }
 
-/* Nodes whose CollNet the tuner of this thread's communicator may choose: none if NCCL has given it up. */
+/* Nodes for which this thread's tuner may choose CollNet: none if NCCL has given it up for the communicator. */
 static size_t confirmed(size_t nnodes)
 {
 	bool was = asked || mutant("tuner-any-connected");

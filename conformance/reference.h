@@ -5,8 +5,8 @@
  * it breaks on request) and reference.c (init and contexts). Its tables are in
  * abi_vN.c, its calls here, in the shape that the newest tables have.
  *
- * It has no threads: whatever moves, moves inside a call, as NCCL's progress
- * thread keeps polling. */
+ * It has no threads: bytes move only inside a call, as NCCL's progress thread
+ * keeps polling. */
 #ifndef REFERENCE_H
 #define REFERENCE_H
 
@@ -48,7 +48,7 @@ struct ref_mr {
 };
 
 /* What send, receive and collective comms have in common. regMr and deregMr
- * run on another thread than the data calls: the lock covers all of it. */
+ * run on another thread than the data calls: the lock covers the whole struct. */
 struct ref_comm {
 	enum { REF_SEND = 1, REF_RECV, REF_COLL } kind;
 	int registering; /* only the mutant regmr-race reads it */
@@ -56,7 +56,7 @@ struct ref_comm {
 	struct ref_mr *mrs;
 };
 
-/* The first word of a request says whose test it is. */
+/* The first word of a request says which kind of comm has to test it. */
 struct ref_request {
 	struct ref_comm *comm;
 	bool used, done, reported;

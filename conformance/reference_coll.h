@@ -7,8 +7,8 @@
 
 enum { COLL_RANKS = 64 };
 
-/* Before each piece: which call it belongs to, so that a rank whose calls
- * differ from the others' gives an error and not wrong bytes. */
+/* Before each piece: the call that it belongs to. So a rank with calls that
+ * differ from the others' gives an error instead of wrong bytes. */
 struct coll_header {
 	uint32_t sequence;
 	int32_t kind; /* ncclFunc_t */

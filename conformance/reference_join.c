@@ -212,7 +212,7 @@ bool ref_coll_odd(uint64_t id)
 	return odd;
 }
 
-/* What is in flight is dropped: the peers see the end of the stream. */
+/* Operations in flight are dropped: the peers see the end of the stream. */
 int ref_coll_close(void *comm)
 {
 	struct coll_comm *c = comm;

@@ -35,7 +35,7 @@ static abi_profile *profiler;
 
 void ref_profile(abi_profile *profile) { profiler = profile; }
 
-/* What is told of a request is its size, under an id of ours: NCCL's own plugins have 1 and 2 in the upper half. */
+/* A profiler is told a request's size, under an id of ours: NCCL's own plugins have 1 and 2 in the upper half. */
 enum { PROFILE_ID = 0x7265 << 16 | 1 };
 
 static void tell_start(struct message *m, void *parent)
@@ -349,7 +349,7 @@ int ref_net_test(void *request, int *done, int *sizes)
 	return rc;
 }
 
-/* What is in flight is dropped: the peer sees the end of the stream. */
+/* Requests in flight are dropped: the peer sees the end of the stream. */
 int ref_net_close(void *comm)
 {
 	struct net_comm *c = comm;

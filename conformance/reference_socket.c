@@ -72,7 +72,7 @@ int ref_take(int listen_fd)
 	return s;
 }
 
-/* Writes what the socket takes of data[*moved..size). */
+/* Writes as many bytes of data[*moved..size) as the socket takes. */
 int ref_push(int fd, const void *data, size_t size, size_t *moved)
 {
 	while (*moved < size) {
@@ -87,7 +87,7 @@ int ref_push(int fd, const void *data, size_t size, size_t *moved)
 	return ABI_SUCCESS;
 }
 
-/* Reads what is there of data[*moved..size); the end of the stream is an error. */
+/* Reads the bytes that have come, to data[*moved..size); the end of the stream is an error. */
 int ref_pull(int fd, void *data, size_t size, size_t *moved)
 {
 	while (*moved < size) {

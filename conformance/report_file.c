@@ -6,7 +6,7 @@
 
 static const char *const words[] = { "passed", "advice", "failed", "not offered" };
 
-/* Plugin output may hold anything: what is no plain ASCII becomes '?'. */
+/* Plugin output may hold anything: a byte that is not plain ASCII becomes '?'. */
 static int plain(int c) { return c >= 0x20 && c < 0x7f ? c : '?'; }
 
 static void json_text(FILE *f, const char *text)

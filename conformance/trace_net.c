@@ -152,8 +152,8 @@ static uint64_t key(const struct replay *p, const struct flow *f, int i)
 		(uint64_t)f->channel);
 }
 
-/* Whether message i of a send has what it forwards. The first step of a loop
- * sends the rank's own data. */
+/* Whether a rank has received the data that it forwards as message i of a send.
+ * The first step of a loop sends the rank's own data. */
 static bool ready(const struct replay *p, const struct flow *f, int i)
 {
 	if (f->receive || f->nafter == 0 || (f->lag && i / f->lag % p->rec->steps == 0))

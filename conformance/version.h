@@ -95,8 +95,8 @@
 	.ireduce_scatter = REDUCE_SCATTER, .iflush = ref_coll_iflush, .test = ref_coll_test, \
 	.close_coll = ref_coll_close, .close_listen = ref_close_listen
 
-/* get_properties of net and CollNet, which must name the same device. ... is what the version has
- * beyond those of v8. */
+/* get_properties of net and CollNet, which must name the same device. ...: the fields of the
+ * version beyond v8's. */
 #define REF_PROPERTIES(...) \
 	static int properties(int dev, struct props *p) \
 	{ \
@@ -155,8 +155,8 @@
 	COLL_ALIKE(t), COLL_DATA_V9(t), .init = (t)->init, .listen = (t)->listen, .finalize = (t)->finalize, \
 	.contexts = true
 
-/* get_properties of net and CollNet, by way of struct props of the version. ... is what it has
- * beyond those of v8, or what NCCL assumes where it lacks something. */
+/* get_properties of net and CollNet, by way of struct props of the version. ...: the fields
+ * beyond v8's, or NCCL's assumptions for fields that it lacks. */
 #define PROPERTIES(...) \
 	static int read_properties(int (*get)(int, struct props *), int dev, struct abi_props *to) \
 	{ \

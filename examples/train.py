@@ -1,4 +1,4 @@
-"""Train a small model with FSDP2 over torch-mcast, and hold its weights to those that gloo gives.
+"""Train a small model with FSDP2 over torch-mcast, and compare its weights with gloo's.
 
     torchrun --nproc-per-node 2 examples/train.py --checkpoint run.pt
 
@@ -65,7 +65,7 @@ def train_step(model: nn.Module, step: int) -> float:
 
 
 def save(path: Path, model: nn.Module, steps: int) -> None:
-    """Write what `resume` reads; whoever is killed meanwhile leaves the file of before."""
+    """Write the file for `resume`; if the process is killed meanwhile, the previous file stays."""
     weights = get_model_state_dict(model, options=FULL)  # whole on rank 0, which all ranks help to make
     if dist.get_rank() == 0:
         being_written = path.with_suffix(".new")
@@ -91,7 +91,7 @@ def lose(what: str) -> None:
 
 
 def await_more(seconds: float = 120) -> None:
-    """Stand still until torchrun ends this process, to start it again with those that have joined."""
+    """Stand still until torchrun ends this process, to start it again together with the joined hosts."""
     print("waiting for another host", flush=True)
     time.sleep(seconds)
     sys.exit(f"no host has joined within {seconds:g} s")

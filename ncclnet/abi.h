@@ -32,8 +32,9 @@ enum {
 typedef void (*nccl_logger)(int level, unsigned long subsystems, const char *file, int line, const char *format, ...)
 	__attribute__((format(printf, 5, 6)));
 
-/* What NCCL's profiler is told by a net plugin, v10 and later. parent: what isend or irecv came with. *event is NULL before
- * START, and still after it where no profiler wants the event. NCCL 2.26 takes whatever is not START for STOP. */
+/* A net plugin tells NCCL's profiler of a message by this call, v10 and later. parent: came with isend or irecv.
+ * *event is NULL before START, and after it too if no profiler wants the event. NCCL 2.26 takes any type but START
+ * for STOP. */
 typedef nccl_result (*nccl_profiler)(void **event, int type, void *parent, int64_t plugin, void *data);
 enum { NCCL_NET_EVENT_START = 0, NCCL_NET_EVENT_STOP = 1, NCCL_NET_EVENT_UPDATE = 2, NCCL_NET_EVENT_UPDATE_AND_STOP = 3 };
 

@@ -1,4 +1,4 @@
-/* Net v9: NCCL 2.24 and 2.25. No handles of a profiler. Its CollNet is that of v10. */
+/* Net v9: NCCL 2.24 and 2.25. No handles of a profiler. It has the CollNet of v10. */
 #include "plugin.h"
 
 static nccl_result net_isend_v9(void *send_comm, void *data, size_t size, int tag, void *mhandle, void **request)

@@ -107,7 +107,7 @@ static struct coll_request *take(struct coll_comm *c, void *from, void *to)
 	return &c->requests[i];
 }
 
-/* give_back frees a request. What it was to read or write is no concern of its any more. */
+/* give_back frees a request, and forgets the registrations that it used. */
 static void give_back(struct coll_request *r)
 {
 	r->uses[0] = r->uses[1] = NULL;
@@ -115,7 +115,7 @@ static void give_back(struct coll_request *r)
 	r->comm->free |= UINT32_C(1) << (r - r->comm->requests);
 }
 
-/* posted hands out a request that Go has taken, or frees that of a call it refused or has no room for. */
+/* posted hands out a request that Go has taken. It frees the request if Go has refused the call or has no room. */
 static nccl_result posted(nccl_result result, int func, struct coll_request *r, void **request)
 {
 	if (result == NCCL_SUCCESS && __atomic_load_n(&r->state, __ATOMIC_RELAXED) != COLL_FREE) {
@@ -333,7 +333,7 @@ nccl_result coll_deregister(void *coll_comm, void *mhandle)
 	return memory_deregister(c, mhandle);
 }
 
-/* coll_close leaves the group. What is in flight fails, and nothing touches its memory afterwards. */
+/* coll_close leaves the group. Operations in flight fail, and nothing touches their memory afterwards. */
 nccl_result coll_close(void *coll_comm)
 {
 	struct coll_comm *c = coll_comm;

@@ -86,7 +86,7 @@ func buffer(p unsafe.Pointer, n C.size_t) []byte {
 	return unsafe.Slice((*byte)(p), int(n)) // bounded by the address space
 }
 
-// bounded refuses windows whose numbers do not fit an int.
+// bounded refuses a window with numbers that do not fit an int.
 func bounded(w *C.struct_coll_window) (shard, offset int, err error) {
 	if w.shard > math.MaxInt64 || w.offset > math.MaxInt64 {
 		return 0, 0, argument("%d bytes a rank, window at %d: that is too much", uint64(w.shard), uint64(w.offset))
@@ -137,7 +137,7 @@ var (
 	_ = [1]struct{}{}[reduce.Min-3]
 )
 
-// callersDrive reports whether who tests an operation also does what it needs.
+// callersDrive reports whether the thread that tests an operation also does the operation's work.
 func callersDrive(s config.Settings) bool {
 	return s.Driver == "caller" || s.Driver == "auto" && runtime.NumCPU() < 4
 }
@@ -179,7 +179,7 @@ func goCollClose(handle C.int64_t) C.nccl_result {
 		}
 		err = g.CloseWithin(leaving)
 		g.pending.Wait()
-		if err != nil { // a communicator that failed, or whose ranks are elsewhere, can still be freed
+		if err != nil { // freed all the same: after a failure, or when other ranks do not close in time
 			say(C.NCCL_LOG_INFO, "closeColl: "+err.Error())
 		}
 		return nil

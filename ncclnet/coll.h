@@ -18,7 +18,7 @@ struct coll_request {
 	int result;     /* of COLL_FAILED, an nccl_result */
 	size_t size;    /* bytes that it brings this rank */
 	struct coll_comm *comm;
-	struct region *uses[2]; /* what the operation reads and writes until it has ended; may be NULL */
+	struct region *uses[2]; /* the memory that the operation reads and writes until it has ended; may be NULL */
 };
 
 /* What a window is about: see CollNet's iallgather. */

@@ -10,7 +10,7 @@ import (
 // NCCL's tuner answers on each rank for itself, and ranks that choose differently wait for each other
 // for ever. So it chooses by what CollNet's connect has agreed upon: docs/decisions/0036.
 
-// offer is what a rank brings to a connect.
+// offer is sent by each rank in a connect, and describes the rank's host.
 type offer struct {
 	switched bool // MCAST_SWITCH names a switch
 	nvswitch bool // this node has an NVSwitch
@@ -54,10 +54,10 @@ func hears(g *group.Group, setting string, crowded bool) (bool, error) {
 	return g.Multicast(), nil
 }
 
-// answers has all ranks make their first Reduce-Scatter, with which they join the switch, and
-// returns whether it went through the switch on all of them: each rank tells every other what it
-// saw. A node with several GPUs has a group for each of them, and their ranks cannot ask each other: there
-// a switch that does not answer is an error, with which NCCL gives CollNet up in all of them.
+// answers has all ranks make their first Reduce-Scatter, which joins them to the switch, and returns
+// whether it went through the switch on all of them: each rank tells all others how its own one went. A
+// node with several GPUs has a group for each GPU, and these groups cannot ask each other. There a switch
+// that does not answer is an error, which makes NCCL give up CollNet in all of them.
 func answers(g *group.Group, crowded bool) (bool, error) {
 	size := g.Info().Size
 	const element = 4 // bytes of an f32

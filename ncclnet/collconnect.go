@@ -38,7 +38,7 @@ type collListener struct {
 	err      error
 }
 
-// Close may come twice: a rendezvous closes what it has used.
+// Close may be called twice: a rendezvous closes its listener when it is done.
 func (l *collListener) Close() error {
 	l.once.Do(func() { l.err = l.Listener.Close() })
 	return l.err
@@ -46,7 +46,7 @@ func (l *collListener) Close() error {
 
 var collListeners = handles[*collListener]{what: "CollNet listener"}
 
-// collHandle is what a rank's listen tells the others.
+// collHandle is the content of a handle: the data that a rank's listen gives the other ranks.
 type collHandle struct {
 	at   netip.AddrPort
 	key  uint64 // of the rendezvous there: ports are used again
@@ -176,9 +176,9 @@ func collConnect(handles *unsafe.Pointer, ranks, rank C.int, listener C.int64_t,
 	return nil
 }
 
-// groupInterface returns which interface a group is to use: the one of the device that NCCL
-// chose, which need not be that of the default route. Ranks of one host use loopback or
-// shared memory, if MCAST_IFACE leaves them the choice.
+// groupInterface returns the interface for a group: the one of the device that NCCL chose, even where
+// the default route is over another one. Empty for ranks of one host without MCAST_IFACE: they use
+// loopback or shared memory.
 func groupInterface(asked, device string, oneHost bool) string {
 	if asked == "" && oneHost {
 		return ""
@@ -186,13 +186,14 @@ func groupInterface(asked, device string, oneHost bool) string {
 	return device
 }
 
-// failedBlob begins what a rank sends instead of its blob, before the reason, if it
-// cannot take part: then all know at once, and none waits.
+// failedBlob stands before the reason that a rank sends instead of its blob if it cannot take
+// part. So all know at once, and none waits.
 const failedBlob = "failed: "
 
 // connect makes the group. All ranks come to one verdict: NCCL never ends if one rank's
 // connect succeeds and another's fails. They come within moments of each other, for NCCL has
-// just exchanged their handles: so a rank that is late by MCAST_TIMEOUT, in which this process runs, is one that is lost.
+// just exchanged their handles. So a rank that is late by MCAST_TIMEOUT, counting only time in
+// which this process runs, is lost.
 func (l *collListener) connect(first collHandle, rank, size int) (*group.Group, agreement, error) {
 	ctx, cancel := owntime.WithTimeout(context.Background(), l.settings.Timeout,
 		fmt.Errorf("not all of %d ranks came within MCAST_TIMEOUT=%v", size, l.settings.Timeout))
@@ -231,7 +232,7 @@ func (l *collListener) connect(first collHandle, rank, size int) (*group.Group, 
 		agreed.switched, err = answers(g, l.crowded)
 	}
 	if err == nil {
-		err = g.Barrier() // whoever passes it knows that all have joined
+		err = g.Barrier() // once it is done, all ranks have joined
 	}
 	if err != nil {
 		return nil, agreed, errors.Join(err, g.Close())

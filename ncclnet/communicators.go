@@ -11,8 +11,8 @@ import (
 	"sync"
 )
 
-// communicator is what the tuner has decided for one of NCCL's communicators,
-// as mcast_communicators writes it.
+// communicator is the tuner's decision for one of NCCL's communicators, as
+// mcast_communicators writes it.
 type communicator struct {
 	ID                   int64  `json:"id"`
 	Ranks                uint64 `json:"ranks"`
@@ -27,7 +27,7 @@ type communicator struct {
 	connected *C.struct_connected
 }
 
-// communicators are those that have a tuner now, oldest first.
+// communicators holds the communicators that have a tuner now, oldest first.
 var communicators struct {
 	sync.Mutex
 	all []communicator

@@ -1,6 +1,6 @@
-/* NCCL crashes when a tuner makes it take a CollNet algorithm for a communicator whose
- * CollNet is not connected. A communicator's CollNet connects before its tuner is made, so it
- * leaves a note here, and the tuner takes it: docs/decisions/0014. */
+/* NCCL crashes when a tuner makes it take a CollNet algorithm for a communicator without a connected
+ * CollNet. A communicator's CollNet connects before its tuner is made, so it leaves a note here, and the
+ * tuner takes the note: docs/decisions/0014. */
 #include <pthread.h>
 
 #include "plugin.h"

@@ -7,8 +7,8 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/netdev"
 )
 
-// device is an interface that an init has found. Its place among the devices
-// and what NCCL may have kept of it never change.
+// device is an interface that an init has found. Its index never changes, nor does anything about it
+// that NCCL may have kept.
 type device struct {
 	netdev.Device
 	again int    // so many devices before it are the same interface
@@ -43,9 +43,9 @@ func repeated(all []device, times int, near []string) []device {
 	return all
 }
 
-// refreshed returns the devices that are known, as found now, and behind them those that are new:
-// NCCL asks how many there are after its first init only, and goes on to use their numbers (2.28 to
-// 2.30 init once a communicator). One that was not found is looked up: it may be there and merely
+// refreshed returns the known devices, as found now, followed by the new ones. NCCL asks for the number
+// of devices after its first init only, and goes on to use their indices (2.28 to 2.30 init once a
+// communicator). A known device that was not found is looked up by name: it may still exist and merely
 // not be the first choice any more.
 func refreshed(known []device, found []netdev.Device, look func(name string) ([]netdev.Device, error)) []device {
 	all := slices.Clone(known)

@@ -51,7 +51,7 @@ func TestRepeated(t *testing.T) {
 	require.Equal(t, []uint64{7, 8, 9, 0}, guids)
 	require.Empty(t, repeated(all[:1], 1, []string{"b"})[0].label()[4:], "one device stays as it is")
 
-	// They stay what they are when the interface changes.
+	// Their labels stay the same when the interface changes.
 	moved := refreshed(all, []netdev.Device{{Name: "eth0", SpeedMbps: 40}, {Name: "eth1"}}, nil)
 	require.Len(t, moved, 4)
 	require.Equal(t, "eth0+2", moved[2].label())

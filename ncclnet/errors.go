@@ -55,7 +55,7 @@ func faultCode(f *group.Fault) C.int {
 	return C.MCAST_E_INTERNAL
 }
 
-// resultOf returns what the plugin returns to NCCL for an error.
+// resultOf returns the plugin's result to NCCL for an error.
 func resultOf(err error) C.nccl_result {
 	switch code(err) {
 	case C.MCAST_E_ARGUMENT:

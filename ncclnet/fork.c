@@ -36,8 +36,8 @@ void mcast_close_in_child(int fd)
 		;
 }
 
-/* Other threads of the parent are not here, so only what a signal handler may
- * call is called. */
+/* Other threads of the parent are not here, so this calls only functions that a
+ * signal handler may call. */
 static void in_child(void)
 {
 	int fd, end = __atomic_load_n(&sockets_end, __ATOMIC_ACQUIRE), before = errno;

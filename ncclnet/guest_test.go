@@ -35,7 +35,7 @@ func TestNetOverVerbs(t *testing.T) {
 	}
 }
 
-// TestNetSealed runs cases of the conformance harness where the kernel seals messages, which that of the guest can.
+// TestNetSealed runs cases of the conformance harness over connections that the kernel seals. The guest's kernel can.
 func TestNetSealed(t *testing.T) {
 	if os.Getenv("MCAST_TEST_RDMA") == "" {
 		t.Skip("MCAST_TEST_RDMA is not set: the kernel may have no TLS")

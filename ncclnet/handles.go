@@ -9,8 +9,8 @@ import (
 
 var errClosed = errors.New("unknown or closed handle")
 
-// handles maps the integers that C holds to what they stand for. Numbers are
-// never reused, so a stale one is noticed.
+// handles maps the integers that C holds to Go values. A number is never reused, so a stale one is
+// noticed.
 type handles[T any] struct {
 	what  string
 	items sync.Map // int64 -> T

@@ -7,7 +7,7 @@
 
 static _Atomic(nccl_logger) logger;
 
-/* plugin_log_to sets where lines go: the logger of whoever called init last. */
+/* plugin_log_to sets where lines go: to the logger of the latest init. */
 void plugin_log_to(nccl_logger log)
 {
 	if (log != NULL)

@@ -1,7 +1,7 @@
 /* mcast.h: the C API of libnccl-net-mcast.so, as torch_mcast uses it.
  *
  * Conventions. Handles are positive integers, never reused in a process; no
- * pointer of the library's is handed out, but by mcast_place. Every call that can fail returns 0 or
+ * pointer of the library's is handed out, except by mcast_place. Every call that can fail returns 0 or
  * an MCAST_E_* code and, when err is not NULL, writes a zero-terminated message
  * of at most errlen bytes to err; mcast_error_rank says which rank it is about.
  * Buffers given to an operation belong to the library until its work is done;
@@ -21,10 +21,10 @@ extern "C" {
 #endif
 
 /* What a release promises. Within one MCAST_ABI a function, a constant and a
- * field keep their name, their form and their meaning; new ones may come. What
- * would break a program that was built with an older header makes MCAST_ABI
- * larger. A program that is built with one header and run with another release's
- * library compares it with mcast_abi(). The library has no soname, since NCCL
+ * field keep their name, their form and their meaning; new ones may come. A change
+ * that would break a program built with an older header makes MCAST_ABI larger. A
+ * program that is built with one header and run with another release's library
+ * compares its MCAST_ABI with mcast_abi(). The library has no soname, since NCCL
  * loads it by the name of its file: a linked program needs
  * libnccl-net-mcast.so, and not a file of one MCAST_ABI. All ranks of a job run
  * one release; others are refused in words. */
@@ -34,11 +34,11 @@ extern "C" {
 /* Error codes. */
 enum {
 	MCAST_OK = 0,
-	/* A wrong argument, setting or option; the message names it and what is allowed. */
+	/* A wrong argument, setting or option; the message names it and the allowed values. */
 	MCAST_E_ARGUMENT = 1,
 	/* The machine lacks something that the group needs; the message says what. */
 	MCAST_E_UNAVAILABLE = 2,
-	/* The time given to a wait ran out, or that of a join (MCAST_JOIN_TIMEOUT at most). */
+	/* The time given to a wait or to a join ran out (a join has MCAST_JOIN_TIMEOUT at most). */
 	MCAST_E_TIMEOUT = 3,
 	/* A rank died, stopped, was cut off, left or aborted; its number comes with the error. */
 	MCAST_E_RANK = 4,
@@ -48,15 +48,14 @@ enum {
 	MCAST_E_CLOSED = 6,
 	/* Too many operations, 1024, are waiting already. */
 	MCAST_E_BUSY = 7,
-	/* Something failed that is none of the others: the operating system, or a defect of the
-	 * library. */
+	/* Something else failed: the operating system, or the library has a defect. */
 	MCAST_E_INTERNAL = 8,
 };
 /* END errors */
 
 /* Element types: NCCL's numbers, and two of our own. The 8-bit floats are OCP's
- * (E4M3 without infinities); what is too large for them becomes their largest
- * number, as in NCCL. */
+ * (E4M3 without infinities); larger values become their largest number, as in
+ * NCCL. */
 /* BEGIN types: internal/api writes them */
 enum {
 	MCAST_I8 = 0,
@@ -90,13 +89,13 @@ int mcast_abi(void);
  * none in particular. */
 int mcast_error_rank(void);
 
-/* What mcast_open writes to blob, in bytes, at most. */
+/* The most bytes that mcast_open writes to blob. */
 #define MCAST_BLOB_MAX 2048
 
 /* mcast_open starts rank `rank` of `size` and returns in *endpoint a handle,
  * and in blob (cap bytes, *len used; MCAST_BLOB_MAX are always enough) what the
- * other ranks need to reach it. With too small a cap it is MCAST_E_ARGUMENT, and
- * *len is what is needed. Exchange the blobs by any means, then mcast_join.
+ * other ranks need to reach it. If cap is too small it returns MCAST_E_ARGUMENT,
+ * with the needed size in *len. Exchange the blobs by any means, then call mcast_join.
  * options: NULL or a list "NAME=value\nNAME=value" that overrides MCAST_*
  * variables of the environment for this group, e.g. "MCAST_FABRIC=shm". */
 int mcast_open(int rank, int size, const char *options, void *blob, size_t cap, size_t *len,
@@ -104,8 +103,8 @@ int mcast_open(int rank, int size, const char *options, void *blob, size_t cap, 
 
 /* mcast_join connects all ranks. blobs: size blobs one after another in rank
  * order, lens[i] bytes each. Ends the endpoint whether it succeeds or not.
- * It may take timeout_ms, and never more than MCAST_JOIN_TIMEOUT, which
- * timeout_ms <= 0 stands for. Blocks. */
+ * It takes at most timeout_ms, and never more than MCAST_JOIN_TIMEOUT, which
+ * timeout_ms <= 0 means. Blocks. */
 int mcast_join(int64_t endpoint, const void *blobs, const size_t *lens, int64_t timeout_ms,
 	int64_t *group, char *err, size_t errlen);
 
@@ -125,23 +124,24 @@ int mcast_allgather(int64_t group, const void *send, void *recv, size_t bytes,
  * mcast_reserve returns in *output a handle of a place for size*bytes; 0: there
  * is none, on any rank of this host. */
 int mcast_reserve(int64_t group, size_t bytes, int64_t *output, char *err, size_t errlen);
-/* mcast_place returns in *at where that is, once no rank of the host uses what
- * was there before. Only the own shard may be written, before it is gathered.
- * NULL: a rank had to give up, and the result must lie in memory of one's own; the
- * handle is gone. It blocks, at most timeout_ms (<0: for ever); after
- * MCAST_E_TIMEOUT, whose message says whom it waits for, it may be called again. */
+/* mcast_place returns in *at the address of a reserved place, once no rank of
+ * the host uses the result that was there before. Write only your own shard there,
+ * before it is gathered. NULL: a rank had to give up, and the result must lie in
+ * memory of your own; the handle is gone. It blocks, at most timeout_ms (<0: for
+ * ever). After MCAST_E_TIMEOUT, with a message that names the ranks it waits for,
+ * it may be called again. */
 int mcast_place(int64_t output, int64_t timeout_ms, void **at, char *err, size_t errlen);
-/* mcast_release gives a place back, whose memory must not be used any more. An
- * Allgather in flight there goes on first. The memory stays until then, also
- * that of a group that is closed. */
+/* mcast_release gives a place back; its memory must not be used any more. An
+ * Allgather in flight there goes on first. The memory stays until then, even if
+ * the group is closed. */
 int mcast_release(int64_t output);
-/* mcast_register has an RDMA device send the shards of mcast_allgather and
- * mcast_broadcast from memory where it lies, without a copy, and read there what
- * the right neighbour has lost of a result. It returns in *registration a
- * handle. memory stays mapped until mcast_deregister: whoever
- * unmaps it before has the device send what was there. A group whose fabric
- * copies, or whose device cannot have the memory (a warning says why), takes it
- * all the same. Memory of the host only. */
+/* mcast_register lets an RDMA device send the shards of mcast_allgather and
+ * mcast_broadcast directly from memory, without a copy. The right neighbour reads
+ * there the parts of a result that it has lost. It returns a handle in
+ * *registration. The memory must stay mapped until mcast_deregister: if it is
+ * unmapped before, the device sends the bytes that were there. The call also
+ * succeeds, and copies are made, in a group with a fabric that copies, and where the
+ * device cannot have the memory (a warning says why). Memory of the host only. */
 int mcast_register(int64_t group, const void *memory, size_t bytes, int64_t *registration, char *err, size_t errlen);
 /* mcast_deregister takes memory from the device. No operation that uses it is in
  * flight. It is called once for each mcast_register, also after mcast_close. */
@@ -158,8 +158,8 @@ int mcast_broadcast(int64_t group, void *buf, size_t bytes, int root,
 int mcast_reduce_scatter(int64_t group, const void *send, void *recv, size_t count,
 	int dtype, int op, double factor, int64_t *work, char *err, size_t errlen);
 /* Allreduce of count elements; recv may be send, otherwise they must not
- * overlap. It takes a place in both orders, that of Reduce-Scatter and that of
- * Allgather. All ranks get the same bits.
+ * overlap. It takes a place in both orders, Reduce-Scatter's and Allgather's. All
+ * ranks get the same bits.
  * Up to 64 KiB over all ranks' inputs, headers included, it is one Allgather
  * that every rank reduces for itself. */
 int mcast_allreduce(int64_t group, const void *send, void *recv, size_t count,
@@ -167,8 +167,8 @@ int mcast_allreduce(int64_t group, const void *send, void *recv, size_t count,
 int mcast_barrier(int64_t group, int64_t *work, char *err, size_t errlen);
 
 /* The same on memory of a CUDA device: addresses are the device's, and an operation has its place in the
- * order of the device's work. Its input is read, and its output written, after what the stream has queued
- * before the call. The call does not wait for the device, as long as the driver's queue has room, nor does
+ * order of the device's work. Its input is read, and its output written, after the work that the stream has
+ * queued before the call. The call does not wait for the device, as long as the driver's queue has room, nor does
  * mcast_device_follow. Such operations and those on memory of the host stand in the same orders. They need a
  * CUDA driver of 11.7 or newer, which is loaded with the first; without one, or where its streams cannot wait
  * for memory (WSL, some virtual GPUs), the call fails with MCAST_E_UNAVAILABLE. Work that is recorded into a
@@ -192,9 +192,9 @@ int mcast_device_reduce_scatter(int64_t group, const struct mcast_stream *at, ui
 /* More than 1 MiB a rank goes in pieces; all ranks get the same bits. */
 int mcast_device_allreduce(int64_t group, const struct mcast_stream *at, uint64_t send, uint64_t recv,
 	size_t count, int dtype, int op, double factor, int64_t *work, char *err, size_t errlen);
-/* mcast_device_follow has what is queued on a stream of the device from now on wait for the results of
- * such a work. It returns the error of an operation that has failed by then. What fails later lets the
- * stream go on, with 0xFF in each byte of the results that are not there: NaN, if they are floats.
+/* After mcast_device_follow, work that is then queued on a stream of the device waits for the results of such an
+ * operation. It returns the error of an operation that has failed by then. An operation that fails later
+ * lets the stream go on, with 0xFF in each byte of the missing results: NaN, if they are floats.
  * mcast_test and mcast_wait tell of the results on the device; until then, or until a stream that follows
  * has come so far, the memory belongs to the library. */
 int mcast_device_follow(int64_t work, uint64_t stream, char *err, size_t errlen);
@@ -205,13 +205,13 @@ int mcast_test(int64_t work, int *done, char *err, size_t errlen);
  * and returns its outcome. After MCAST_E_TIMEOUT the work goes on. It may be
  * waited for again, by any thread: the outcome stays until mcast_forget. */
 int mcast_wait(int64_t work, int64_t timeout_ms, char *err, size_t errlen);
-/* mcast_account says how long a work that is done waited for what, in nanoseconds: ns[0] for older operations,
- * [1] for a sign that other ranks have come to it, [2] for its turn to send, [3] for bytes on their way, [4] for the word of
- * others at its end. Their sum is the time from posting to the end. MCAST_E_ARGUMENT: it is not done, or one of
- * which none is kept (on a device's memory, mcast_leave). */
+/* mcast_account says how long a work that is done waited for each of five causes, in nanoseconds: ns[0] for older
+ * operations, [1] for a sign that other ranks have come to it, [2] for its turn to send, [3] for bytes on their way,
+ * [4] for the word of others at its end. Their sum is the time from posting to the end. MCAST_E_ARGUMENT: it is not
+ * done, or is of a kind without an account (on a device's memory, mcast_leave). */
 int mcast_account(int64_t work, uint64_t ns[5], char *err, size_t errlen);
 /* mcast_forget drops the handle of a work, done or not; an operation in flight
- * goes on. Until then it keeps memory, also that of a group that is closed. */
+ * goes on. Until then the work keeps memory, even if its group is closed. */
 int mcast_forget(int64_t work);
 
 /* mcast_info writes a JSON object about a group into buf: rank, size, fabric,
@@ -230,24 +230,23 @@ int mcast_info(int64_t group, char *buf, size_t cap, size_t *len, char *err, siz
  * mcast_info. */
 int mcast_communicators(char *buf, size_t cap, size_t *len, char *err, size_t errlen);
 
-/* mcast_trace writes what the groups of this process have done last (the newest 512 operations of
- * each lane, with their phases, waits and repairs) to a file that ui.perfetto.dev and chrome://tracing
- * show, with the clock of torch.profiler's traces: docs/how-to/monitor.md. MCAST_E_ARGUMENT: the file
+/* mcast_trace writes the latest operations of the groups of this process (the newest 512 of each lane,
+ * with their phases, waits and repairs) to a file that ui.perfetto.dev and chrome://tracing show, with the clock of torch.profiler's traces: docs/how-to/monitor.md. MCAST_E_ARGUMENT: the file
  * cannot be there (no such directory, no permission, a directory or device has its name);
  * MCAST_E_UNAVAILABLE: the file system is full or fails. Either names the path and the cause, and no
  * part of the file stays. Groups that are closed, or have MCAST_TRACE=off, are not in it. */
 int mcast_trace(const char *path, char *err, size_t errlen);
 
-/* What a profiler plugin of NCCL (NCCL_PROFILER_PLUGIN) is told of a message of the net plugin, from net ABI v11
- * (NCCL 2.28) on: netPlugin.data of an event ncclProfileNetPlugin whose netPlugin.id is this one. The upper bits of
- * the id say that it is of ours, the lower 16 which version of the struct. */
+/* A net plugin tells a profiler plugin of NCCL (NCCL_PROFILER_PLUGIN) of each of its messages, from net ABI v11
+ * (NCCL 2.28) on. In an event ncclProfileNetPlugin with this netPlugin.id, netPlugin.data is a struct
+ * mcast_net_event. The upper bits of the id stand for this library, the lower 16 for the version of the struct. */
 #define MCAST_NET_EVENT_ID ((int64_t)0x6d63 << 16 | 1)
 enum { MCAST_NET_TCP = 1, MCAST_NET_SHM = 2, MCAST_NET_RDMA = 3 };
 /* A message that has failed has its error in NCCL's log; one that is abandoned was in flight when NCCL closed the connection. */
 enum { MCAST_NET_IN_FLIGHT = 0, MCAST_NET_DONE = 1, MCAST_NET_FAILED = 2, MCAST_NET_ABANDONED = 3 };
-/* It is the library's, and may be read inside startEvent and recordEventState alone. When the event starts, all moments
- * are 0 and the outcome is MCAST_NET_IN_FLIGHT; recordEventState (ncclProfilerNetPluginUpdate) has all of it, right
- * before stopEvent. */
+/* The struct is the library's, and may be read inside startEvent and recordEventState alone. When the event starts,
+ * all moments are 0 and the outcome is MCAST_NET_IN_FLIGHT. recordEventState (ncclProfilerNetPluginUpdate) brings the
+ * complete struct, right before stopEvent. */
 struct mcast_net_event {
 	uint32_t connection; /* in this process, from 1 on; a connection goes one way */
 	uint32_t sequence;   /* of the message on its connection, from 0 on */
@@ -256,8 +255,8 @@ struct mcast_net_event {
 	uint8_t over;        /* MCAST_NET_TCP, _SHM or _RDMA */
 	uint8_t lanes;       /* TCP connections or queue pairs that the message is spread over */
 	uint8_t outcome;
-	uint64_t bytes;      /* of the message; of a receive that is not done how many it has room for */
-	/* Moments: nanoseconds of CLOCK_MONOTONIC; 0: it did not come to it.
+	uint64_t bytes;      /* size of the message; of the buffer, for a receive that is not done */
+	/* Moments: nanoseconds of CLOCK_MONOTONIC; 0: the message did not get so far.
 	 * From posted to begun a receive has waited for the peer's message, a send over RDMA for the peer's receive
 	 * (its credit), and a send over TCP or shm for messages before it and room in the kernel's, or the ring's, buffer.
 	 * From begun to moved bytes moved. From moved to done the kernel (zero-copy) or the device (acknowledgement) had
@@ -272,7 +271,7 @@ struct mcast_net_event {
  * each whether it is normal. */
 struct mcast_stats {
 	uint64_t size;
-	/* Allgathers, Broadcasts and Barriers done, those that Allreduces are made of included. */
+	/* Allgathers, Broadcasts and Barriers done, the steps of Allreduces included. */
 	uint64_t gather_ops;
 	/* This rank's own shards in the Allgathers and Broadcasts that it has posted. */
 	uint64_t gather_bytes;
@@ -285,8 +284,8 @@ struct mcast_stats {
 	/* Bytes of Allgathers and Broadcasts received by multicast, or read from shared memory,
 	 * headers included, repairs not. */
 	uint64_t gather_received_bytes;
-	/* Reduce-Scatters and Reduces done, those that Allreduces are made of included: switch_ops and
-	 * direct_ops. */
+	/* Reduce-Scatters and Reduces done, the steps of Allreduces included: switch_ops and
+	 * direct_ops together. */
 	uint64_t reduce_ops;
 	/* This rank's own results of the Reduce-Scatters and Reduces that it has posted. */
 	uint64_t reduce_bytes;
@@ -300,8 +299,8 @@ struct mcast_stats {
 	uint64_t chunks_repaired;
 	/* Chunks and datagrams of the switch that this rank threw away on purpose. */
 	uint64_t chunks_injected;
-	/* Chunks that arrived and were of no use: mostly second copies, of which one came by multicast
-	 * and one by repair, else late or malformed ones. No data are missing for it. */
+	/* Chunks that arrived and were of no use: mostly second copies, where a chunk came by
+	 * multicast and by repair, else late or malformed ones. No data are missing. */
 	uint64_t chunks_dropped;
 	/* Time with an Allgather, Broadcast or Barrier in flight. */
 	uint64_t gather_busy_ns;
@@ -309,35 +308,35 @@ struct mcast_stats {
 	uint64_t reduce_busy_ns;
 	/* Time with an Allgather, Broadcast or Barrier and a Reduce-Scatter or Reduce in flight. */
 	uint64_t overlap_ns;
-	/* Time that Allgathers, Broadcasts and Barriers have waited for older ones, summed over those
-	 * that are done. */
+	/* Time that Allgathers, Broadcasts and Barriers have waited for older ones, added up over the
+	 * operations that are done. */
 	uint64_t gather_queued_ns;
-	/* Time that Reduce-Scatters and Reduces have waited for older ones, summed over those that are
-	 * done. */
+	/* Time that Reduce-Scatters and Reduces have waited for older ones, added up over the
+	 * operations that are done. */
 	uint64_t reduce_queued_ns;
 	/* Time that Allgathers, Broadcasts and Barriers have waited for other ranks to post them,
-	 * summed over those that are done. */
+	 * added up over the operations that are done. */
 	uint64_t gather_peers_ns;
-	/* Time that Reduce-Scatters and Reduces have waited for other ranks to post them, summed over
-	 * those that are done. */
+	/* Time that Reduce-Scatters and Reduces have waited for other ranks to post them, added up
+	 * over the operations that are done. */
 	uint64_t reduce_peers_ns;
 	/* Time that Allgathers, Broadcasts and Barriers have waited with something to send, for a
-	 * turn, credit or the foreground, summed over those that are done. */
+	 * turn, credit or the foreground, added up over the operations that are done. */
 	uint64_t gather_turn_ns;
 	/* Time that Reduce-Scatters and Reduces have waited with something to send, for credit or the
-	 * foreground, summed over those that are done. */
+	 * foreground, added up over the operations that are done. */
 	uint64_t reduce_turn_ns;
-	/* Time that Allgathers, Broadcasts and Barriers have waited for bytes on their way, summed
-	 * over those that are done. */
+	/* Time that Allgathers, Broadcasts and Barriers have waited for bytes on their way, added up
+	 * over the operations that are done. */
 	uint64_t gather_transfer_ns;
-	/* Time that Reduce-Scatters and Reduces have waited for bytes on their way, summed over those
-	 * that are done. */
+	/* Time that Reduce-Scatters and Reduces have waited for bytes on their way, added up over the
+	 * operations that are done. */
 	uint64_t reduce_transfer_ns;
 	/* Time that Allgathers, Broadcasts and Barriers have waited for the word of other ranks, all
-	 * bytes being there, summed over those that are done. */
+	 * bytes being there, added up over the operations that are done. */
 	uint64_t gather_finish_ns;
 	/* Time that Reduce-Scatters and Reduces have waited for the word of other ranks, all bytes
-	 * being there, summed over those that are done. */
+	 * being there, added up over the operations that are done. */
 	uint64_t reduce_finish_ns;
 	/* Bytes of Reduce-Scatters and Reduces received from the switch or from other ranks, headers
 	 * included. */
@@ -347,16 +346,17 @@ struct mcast_stats {
 	/* Datagrams that claimed to be the switch's and were garbled, or had a wrong tag: they were
 	 * thrown away. */
 	uint64_t reduce_refused;
-	/* Of reduce_ops, those done through the switch. With nodes, those of which all that this rank
-	 * sent to other hosts went through it. */
+	/* Of reduce_ops, operations done through the switch. Where the ranks of a host work together,
+	 * an operation counts if all that this rank sent to other hosts for it went through the
+	 * switch. */
 	uint64_t switch_ops;
-	/* Of reduce_ops, those done directly, from the beginning or after the switch was lost. */
+	/* Of reduce_ops, operations done directly, from the beginning or after the switch was lost. */
 	uint64_t direct_ops;
 	/* Times that the switch was given up, and operations went on directly. */
 	uint64_t fallbacks;
-	/* Of chunks_dropped, those that belong to none of the group's operations, do not prove
-	 * MCAST_SECRET, or have another checksum than MCAST_CHECKSUM says. As the operations did not
-	 * fail, they are a stranger's, or have changed on their way. */
+	/* Of chunks_dropped, chunks that belong to none of the group's operations, do not prove
+	 * MCAST_SECRET, or have a wrong checksum (MCAST_CHECKSUM). No operation failed for them: they
+	 * are a stranger's, or have changed on their way. */
 	uint64_t chunks_mismatched;
 	/* Multicast datagrams that a firewall or security policy of this host refused; repairs bring
 	 * what was in them. */
@@ -369,19 +369,18 @@ struct mcast_stats {
 	uint64_t sends_too_large;
 	/* Causes of slowness that were logged and are in the notes of info(). */
 	uint64_t warnings;
-	/* Results from the switch that came twice, or that nothing waited for. No data are missing for
-	 * it. */
+	/* Results from the switch that came twice, or that nothing waited for. No data are missing. */
 	uint64_t reduce_dropped;
 	/* Chunks that came from the left neighbour because multicast does not reach every rank, or
 	 * MCAST_MULTICAST is off. */
 	uint64_t chunks_relayed;
-	/* Of the Allgathers, those whose result lies once in memory that the ranks of a host share. */
+	/* Allgathers with a result that lies once in memory that the ranks of a host share. */
 	uint64_t shared_ops;
-	/* Bytes written to the memory that ranks of a host share where they work together as a node,
-	 * headers and control messages included. What else was sent is in other counters. */
+	/* Bytes written to the memory that ranks of a host share where they work together, headers and
+	 * control messages included. Other counters have the bytes sent to other hosts. */
 	uint64_t node_sent_bytes;
-	/* Bytes read from the memory that ranks of a host share where they work together as a node,
-	 * headers included. */
+	/* Bytes read from the memory that ranks of a host share where they work together, headers
+	 * included. */
 	uint64_t node_received_bytes;
 	/* Operations on a GPU's tensors done; each is one or more operations of the other counters. */
 	uint64_t device_ops;
@@ -394,7 +393,7 @@ struct mcast_stats {
 	/* Chunks received by multicast that the kernel wrote to a wrong place, so that they were
 	 * copied once more. */
 	uint64_t chunks_misplaced;
-	/* Of gather_sent_bytes, those that an RDMA device has read from registered memory by itself,
+	/* Of gather_sent_bytes, bytes that an RDMA device has read from registered memory by itself,
 	 * without a copy. */
 	uint64_t gather_lent_bytes;
 	/* Times that memory was registered with the RDMA device of Allgathers and Broadcasts
@@ -403,10 +402,10 @@ struct mcast_stats {
 	/* Times that memory could not be registered, so that chunks are copied on their way from
 	 * there. */
 	uint64_t registrations_refused;
-	/* Of chunks_repaired, those that this rank's RDMA device has read from the left neighbour's
+	/* Of chunks_repaired, chunks that this rank's RDMA device has read from the left neighbour's
 	 * memory; the others were pushed over TCP. */
 	uint64_t chunks_read;
-	/* Bytes of those. */
+	/* Bytes of the chunks in chunks_read. */
 	uint64_t chunks_read_bytes;
 };
 /* END counters */
@@ -414,18 +413,18 @@ int mcast_stats(int64_t group, struct mcast_stats *stats, char *err, size_t errl
 
 /* mcast_close leaves a group: it waits until all ranks close, as long as they
  * live, since others may still need this one, then frees the group. Operations
- * in flight fail with MCAST_E_CLOSED. Who waits for an operation that this rank
- * has not posted gets MCAST_E_RANK. */
+ * in flight fail with MCAST_E_CLOSED. A rank that waits for an operation that this
+ * rank has not posted gets MCAST_E_RANK. */
 int mcast_close(int64_t group, char *err, size_t errlen);
 /* mcast_leave is mcast_close that returns at once, with a work that is done when
- * the group is closed. Several groups that are left at the same time wait for
- * nobody in turn. */
+ * the group is closed. So several groups can be left at the same time, instead of
+ * one after another. */
 int mcast_leave(int64_t group, int64_t *work, char *err, size_t errlen);
 /* mcast_abort ends a group on all ranks at once: operations fail with
  * MCAST_E_RANK and a message that names this rank and gives the reason, such as
  * "its script ended with ValueError". A mcast_close that waits ends. */
 int mcast_abort(int64_t group, const char *reason, char *err, size_t errlen);
-/* mcast_leave_at_exit has this process leave the groups that are still open when
+/* mcast_leave_at_exit makes this process leave the groups that are still open when
  * it ends by exit(). With status 0 it waits as mcast_close does. Any other
  * status is a failure: the groups end as by mcast_abort, with the status as the
  * reason, and nobody is waited for. A second call does nothing. */

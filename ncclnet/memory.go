@@ -45,7 +45,7 @@ var pinned = struct {
 	by map[*p2p.Device]*gpudirect.Cache
 }{by: map[*p2p.Device]*gpudirect.Cache{}}
 
-// pinnedBy returns the cache of what a device has registered.
+// pinnedBy returns the cache of a device's registrations.
 func pinnedBy(d *p2p.Device) *gpudirect.Cache {
 	pinned.Lock()
 	defer pinned.Unlock()
@@ -57,7 +57,7 @@ func pinnedBy(d *p2p.Device) *gpudirect.Cache {
 	return c
 }
 
-// setKeys says what the device of a region knows it by.
+// setKeys copies the keys of registered memory into its region.
 func setKeys(out *C.struct_region, m *p2p.Memory) {
 	local, remote := m.Keys()
 	out.local, out.remote = C.uint32_t(local), C.uint32_t(remote)

@@ -175,9 +175,9 @@ nccl_result net_irecv(void *recv_comm, int n, void **data, size_t *sizes, int *t
 	return code == P2P_OK ? NCCL_SUCCESS : net_failed(code, recv_comm, "irecv");
 }
 
-/* net_iflush: where the CPU has written what was received, before it said so, whatever
- * reads it after test sees it, and there is nothing to wait for: see pkg/gpudirect. What
- * an RDMA device wrote to a GPU may be on its way there yet. */
+/* net_iflush: bytes that the CPU has received were written before test said so. A reader that starts after
+ * test sees them, so there is nothing to wait for: see pkg/gpudirect. Bytes that an RDMA device wrote to a GPU
+ * may still be on their way there. */
 nccl_result net_iflush(void *recv_comm, int n, void **data, int *sizes, void **mhandles, void **request)
 {
 	const struct region *r = n == 1 && mhandles != NULL ? mhandles[0] : NULL;
@@ -233,7 +233,7 @@ nccl_result net_close_listen(void *listen_comm)
 	return result;
 }
 
-/* net_attr: NCCL tells what a connection or transfer is for. It changes nothing here. */
+/* net_attr: NCCL tells the purpose of a connection or transfer. It changes nothing here. */
 nccl_result net_attr(void *ctx, struct net_attr *attr)
 {
 	(void)ctx, (void)attr;

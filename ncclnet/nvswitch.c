@@ -9,7 +9,7 @@
 
 #define NVSWITCH_CLASS "0x068000" /* of its PCI function */
 
-/* The calls of NVML that are used, and what it has of a PCI function: its bus id, and more. */
+/* The calls of NVML in use, and its description of a PCI function: the bus id, and more. */
 struct nvml {
 	int (*init)(void);
 	int (*count)(unsigned *count);

@@ -26,10 +26,10 @@ import (
 // their C. Calls that come once a connection or once an operation enter Go; those
 // that move or test point-to-point messages never do.
 
-// plugin holds what NCCL's inits have found; the first is NCCL's measure for the process, so later
-// ones add to it. Settings are those of the last init: a connection keeps those that it was begun
-// with (a net listen or connect, a CollNet listen). MCAST_GPU_MEMORY is that of the first, as
-// memory that NCCL registers belongs to no communicator.
+// plugin holds the findings of NCCL's inits. NCCL takes the first init as its measure for the process, so
+// later inits only add devices. Settings come from the last init, and a connection keeps the settings of
+// the time when it began (a net listen or connect, a CollNet listen). MCAST_GPU_MEMORY comes from the first
+// init, as memory that NCCL registers belongs to no communicator.
 var plugin struct {
 	sync.RWMutex
 	settings    config.Settings
@@ -52,7 +52,7 @@ func warnUnknown(warn func(warning string)) {
 	})
 }
 
-// devices returns those that MCAST_IFACE names, or that there are.
+// devices returns the devices that MCAST_IFACE names, or all suitable ones if it names none.
 func devices(names []string, version netdev.Version) (found []netdev.Device, err error) {
 	if len(names) == 0 {
 		return netdev.Devices("", version)
@@ -115,7 +115,7 @@ func goPluginInit() C.nccl_result {
 			case d.gone != nil:
 				say(C.NCCL_LOG_WARN, fmt.Sprintf("init: device %d, %s, cannot be used now: %v", i, d.Name, d.gone))
 			case before > 0 && i >= before:
-				say(C.NCCL_LOG_WARN, fmt.Sprintf("init: device %d, %s, is new: NCCL may go on with those that it knows, %s first", i, d.Name, plugin.devices[0].Name))
+				say(C.NCCL_LOG_WARN, fmt.Sprintf("init: device %d, %s, is new: NCCL may go on with the devices that it knows, %s first", i, d.Name, plugin.devices[0].Name))
 			}
 		}
 		return nil
@@ -132,7 +132,7 @@ func known(dev int) (config.Settings, device, error) {
 	return plugin.settings, plugin.devices[dev], nil
 }
 
-// current is known for whoever is about to use the device.
+// current is known, but fails if the device is gone: for callers about to use it.
 func current(dev int) (config.Settings, netdev.Device, error) {
 	s, d, err := known(dev)
 	if err == nil && d.gone != nil {
@@ -276,7 +276,7 @@ func say(level C.int, line string) {
 	C.plugin_log_line(level, text)
 }
 
-// ncclHandler brings what a group logs into NCCL's log, which filters by NCCL_DEBUG.
+// ncclHandler writes a group's log into NCCL's log, which filters by NCCL_DEBUG.
 type ncclHandler struct{ attrs string }
 
 func (h ncclHandler) Enabled(_ context.Context, l slog.Level) bool { return l >= slog.LevelInfo }

@@ -1,5 +1,5 @@
-/* plugin.h: what the tables of all ABI versions have in common, in the shape of the
- * newest. abi_vN.c adapts it to version N. Every function may be given anything: what it
+/* plugin.h: the common part of the tables of all ABI versions, in the shape of the
+ * newest. abi_vN.c adapts it to version N. Every function may be given anything: a value that it
  * cannot use is an error with a line in NCCL's log, never a crash.
  */
 #ifndef MCAST_PLUGIN_H
@@ -17,13 +17,13 @@
 /* Symbols that the library shows. All others are hidden: exports.map. */
 #define EXPORT __attribute__((visibility("default"), used))
 
-/* What a communicator is called, and whom to tell of its messages (or NULL), where NCCL tells (v11 and later). */
+/* A communicator's id, and its profiler (or NULL): NCCL passes both from v11 on. */
 struct context {
 	uint64_t comm_id;
 	nccl_profiler profiler;
 };
 
-/* Bounds of one message and of one window, in bytes: NCCL cuts what is larger. */
+/* Bounds of one message and of one window, in bytes: NCCL cuts larger ones. */
 #define MAX_P2P_BYTES ((size_t)1 << 30) /* test tells sizes as int */
 #define MAX_COLL_BYTES ((size_t)1 << 30)
 
@@ -53,7 +53,7 @@ void plugin_log(int level, const char *format, ...) __attribute__((format(printf
 nccl_result plugin_refuse(nccl_result result, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void plugin_log_to(nccl_logger log);
 void plugin_log_line(int level, const char *line);
-/* NOT_IN_A_FORK stands first in whatever enters Go or touches a connection. */
+/* NOT_IN_A_FORK stands first in each function that enters Go or touches a connection. */
 #define NOT_IN_A_FORK(CALL) \
 	do { \
 		if (mcast_forked()) \
@@ -63,21 +63,21 @@ void plugin_log_line(int level, const char *line);
 
 /* memory.c. A region is what regMr returns. */
 struct region {
-	uintptr_t base;  /* as NCCL knows it */
+	uintptr_t base;  /* the address that NCCL uses */
 	size_t size;
-	ptrdiff_t shift; /* from there to where the CPU reaches it */
+	ptrdiff_t shift; /* from base to the CPU's address of the memory */
 	int64_t handle;  /* of the registration */
 	void *device;    /* RDMA device (p2p_device_of) that it is registered with; NULL: the CPU moves the bytes */
-	uint32_t local, remote; /* keys of that */
+	uint32_t local, remote; /* keys of that registration */
 	bool gpu;        /* memory of a GPU */
 };
-/* comm: of net; NULL for memory that the CPU moves. */
+/* comm: a comm of net; NULL for memory that the CPU moves. */
 nccl_result memory_register(void *comm, void *data, size_t size, int type, void **mhandle);
 nccl_result memory_register_dmabuf(void *comm, void *data, size_t size, int type, uint64_t offset, int fd, void **mhandle);
 nccl_result memory_deregister(void *comm, void *mhandle);
 
-/* memory_at sets *at to where the CPU reaches size bytes of a buffer. Memory of the host
- * that came without a registration is where it is. */
+/* memory_at sets *at to the CPU's address of size bytes of a buffer. For memory of the host that
+ * came without a registration this is the same address. */
 static inline bool memory_at(const struct region *r, void *data, size_t size, void **at)
 {
 	if (r != NULL && size > 0) {
@@ -103,7 +103,7 @@ nccl_result net_test(void *request, int *done, int *sizes);
 nccl_result net_close(void *comm);
 nccl_result net_close_listen(void *listen_comm);
 nccl_result net_attr(void *ctx, struct net_attr *attr);
-void net_profiler_v10(nccl_profiler profiler); /* of connections without a context */
+void net_profiler_v10(nccl_profiler profiler); /* for connections without a context */
 
 /* coll.c: CollNet */
 nccl_result coll_listen(void *ctx, int dev, void *handle, void **listen_comm);
@@ -126,7 +126,7 @@ nccl_result coll_close_listen(void *listen_comm);
 /* What the ranks of a CollNet connection have agreed upon in its connect, for the tuner. */
 struct coll_agreed {
 	bool switched;  /* a switch answers all of them */
-	bool multicast; /* it reaches all of them */
+	bool multicast; /* multicast reaches all of them */
 	bool alike;     /* all nodes have an NVSwitch, or none has */
 	bool direct;    /* NCCL may hand over users' buffers: MCAST_GPU_MEMORY */
 };
@@ -141,7 +141,7 @@ struct tuner_facts {
 	struct coll_agreed agreed;
 	bool chunks;     /* NCCL asks for the size of windows: v6 */
 	size_t inflight; /* bytes of a communicator that NCCL can have in flight at once */
-	long long from[5]; /* MCAST_TUNER_*, in bytes, by ncclFunc_t; 0: never, below: as the table says */
+	long long from[5]; /* MCAST_TUNER_*, in bytes, by ncclFunc_t; 0: never; negative: see the table of rules */
 };
 bool tuner_wins(const struct tuner_facts *f, int func, size_t bytes, bool registered);
 bool tuner_loses(const struct tuner_facts *f, int func, size_t bytes, bool registered);
@@ -169,7 +169,7 @@ bool connected_still(const struct connected *c);
 void connected_window(struct connected *c, int func);
 uint64_t connected_windows(struct connected *c, int func);
 
-/* profiler.c: whether NCCL's profiler is this library, and asks for what net plugins tell. */
+/* profiler.c: whether NCCL's profiler is this library, and wants the events of net plugins. */
 bool profiler_asks(void);
 
 /* abi_v8.c: up to v10 there are no contexts. */
@@ -180,7 +180,7 @@ nccl_result coll_listen_v8(int dev, void *handle, void **listen_comm);
 /* abi_v11.c */
 nccl_result net_init_v11(void **ctx, uint64_t comm_id, struct comm_config *config, nccl_logger log, nccl_profiler profiler);
 
-/* What the tables of all versions have alike; by name, so that members may stand anywhere. */
+/* The same in the tables of all versions; by name, so that members may stand anywhere. */
 #define NET_ALIKE \
 	.name = PLUGIN_NAME, .devices = net_devices, .accept = net_accept, \
 	.regMr = memory_register, .regMrDmaBuf = memory_register_dmabuf, .deregMr = memory_deregister, \

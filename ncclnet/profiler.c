@@ -16,7 +16,7 @@ struct communicator {
 	int rank, ranks;
 };
 
-/* A handle is a number and what it is of: nothing is pointed to that may be another one's by then. */
+/* A handle is a kind and a number, not a pointer: by the time NCCL uses it, the record may hold another one. */
 enum kind { OPERATION = 1, PROXY = 2, STEP = 3, MESSAGE = 4, GROUP = 5 };
 enum { KIND_BITS = 3 };
 
@@ -38,7 +38,7 @@ static void *handle_of(enum kind kind, uint64_t number) { return (void *)(uintpt
 static enum kind kind_of(const void *handle) { return (uintptr_t)handle & ((1 << KIND_BITS) - 1); }
 static uint64_t number_of(const void *handle) { return (uintptr_t)handle >> KIND_BITS; }
 
-/* The operation with a number, unless it is longer ago than what is remembered. */
+/* The operation with a number, or NULL if a newer one has taken its place in the ring. */
 static struct profiler_operation *operation(uint64_t number)
 {
 	struct profiler_operation *o = &operations[number % PROFILER_OPERATIONS];
@@ -79,8 +79,8 @@ static void *start_proxy(const struct profiler_event *e)
 {
 	struct profiler_operation *o;
 
-	/* The operation may be one of another process, whose GPU this one's device serves, or long ago: then the proxy is of
-	 * none. It has a handle all the same, without which NCCL 2.27 crashes at the first message. */
+	/* The operation may be long ago, or be one of another process that uses this process's device for its GPU: then the
+	 * proxy belongs to none. It has a handle all the same, without which NCCL 2.27 crashes at the first message. */
 	if (e->proxy.pid != getpid() || kind_of(e->parent) != OPERATION || (o = operation(number_of(e->parent))) == NULL)
 		return handle_of(PROXY, 0);
 	o->proxies++;

@@ -21,8 +21,8 @@ import (
 // profiled is whether what NCCL does is in the traces of this process.
 var profiled sync.Once
 
-// goProfilerInit reports whether NCCL is to tell what it does: it is asked to by NCCL_PROFILER_PLUGIN, and MCAST_TRACE
-// is not off. NCCL looks into this library for a profiler without having been asked, too.
+// goProfilerInit reports whether to ask NCCL for events: NCCL_PROFILER_PLUGIN must name this library, and MCAST_TRACE
+// not be off. NCCL looks into this library for a profiler even if NCCL_PROFILER_PLUGIN does not name it.
 //
 //export goProfilerInit
 func goProfilerInit() C.int {

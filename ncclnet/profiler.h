@@ -29,7 +29,7 @@ struct profiler_message {
 	struct mcast_net_event is;
 };
 
-/* Copies what is remembered, in any order, and returns CLOCK_MONOTONIC, ns. */
+/* Copies the remembered operations and messages, in any order, and returns CLOCK_MONOTONIC, ns. */
 uint64_t profiler_copy(struct profiler_operation operations[PROFILER_OPERATIONS], struct profiler_message messages[PROFILER_MESSAGES]);
 
 #endif

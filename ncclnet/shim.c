@@ -1,5 +1,5 @@
-/* The C side of mcast.h. It turns the public signatures, which speak of const,
- * into those that cgo can export, and keeps the children of fork() out of Go. */
+/* The C side of mcast.h. It turns the public signatures, which have const, into signatures that cgo can
+ * export, and keeps the children of fork() out of Go. */
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// socketInterface returns the one interface that NCCL_SOCKET_IFNAME leaves of those that there are; empty: none, or several.
-// A list of names begins with ^ if it excludes, and with = if names are whole ones and no prefixes.
+// socketInterface returns the one existing interface that NCCL_SOCKET_IFNAME allows; empty: it allows none, or several.
+// A list of names begins with ^ if it excludes them, and with = if they are whole names instead of prefixes.
 func socketInterface(value string, there []string) (name string) {
 	rest, excludes := strings.CutPrefix(value, "^")
 	rest, whole := strings.CutPrefix(rest, "=")

@@ -26,7 +26,7 @@ func goTrace(path *C.char, e *C.char, n C.size_t) C.int {
 	err := func() (err error) {
 		defer guard(&err)
 		if path == nil || *path == 0 {
-			return argument("mcast_trace: path must be that of a file, and is empty")
+			return argument("mcast_trace: path is empty: want the path of a file")
 		}
 		err = trace.Take().WriteFile(C.GoString(path))
 		return traceError(err)
@@ -52,8 +52,8 @@ func traceError(err error) error {
 	return err
 }
 
-// signalled is whether SIGUSR2 has the trace of this process written: the first group whose MCAST_TRACE is not off
-// says where.
+// signalled makes SIGUSR2 write the trace of this process. The first group with an MCAST_TRACE other than off says
+// where to.
 var signalled sync.Once
 
 // traceOnSignal has SIGUSR2 write the trace where MCAST_TRACE says.
@@ -79,7 +79,7 @@ func traceOnSignal(s *config.Settings) {
 	})
 }
 
-// watchSignal returns what is read when SIGUSR2 has come.
+// watchSignal returns a file that becomes readable with each SIGUSR2.
 func watchSignal() (*os.File, error) {
 	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
 	if err != nil {

@@ -23,8 +23,8 @@ struct tuner {
 	struct tuner_facts facts;
 };
 
-/* excluded reports whether a variable of NCCL's keeps a choice out. It may name
- * collectives and lists; what is not plainly for us counts as against. */
+/* excluded reports whether a variable of NCCL's keeps a choice out. Its value may name
+ * collectives and lists; a value that does not plainly allow the choice counts as against it. */
 static bool excluded(const char *variable, const char *wanted)
 {
 	const char *value = getenv(variable);
@@ -160,8 +160,8 @@ nccl_result tuner_costs(void *ctx, int func, size_t bytes, int ops, float **cost
 	return NCCL_SUCCESS;
 }
 
-/* v6: NCCL 2.30. NCCL cuts an operation so that its buffer holds an eighth of it or less; the buffer
- * holds 8 windows whatever their size, so they are made as large as the operation needs. NCCL bounds them. */
+/* v6: NCCL 2.30. NCCL cuts an operation so that its buffer holds an eighth of the operation or less. The buffer
+ * holds 8 windows of any size, so they are made as large as the operation needs. NCCL bounds them. */
 nccl_result tuner_chunk(void *ctx, int func, size_t bytes, int algorithm, int protocol, int channels, size_t *chunk)
 {
 	const struct tuner *t = ctx;
@@ -198,7 +198,7 @@ EXPORT const struct tuner_v3 ncclTunerPlugin_v3 = {
 	.name = PLUGIN_NAME, .init = tuner_init_v4, .getCollInfo = tuner_costs_v3, .destroy = tuner_destroy,
 };
 
-/* v2: NCCL 2.21. It is told whether CollNet is to be had, and names the algorithm whatever that costs. */
+/* v2: NCCL 2.21. NCCL says whether CollNet is connected, and takes the algorithm named here at any cost. */
 static nccl_result tuner_choose_v2(void *ctx, int func, size_t bytes, int collnet, int nvls, int ops,
 	int *algorithm, int *protocol, int *channels)
 {
@@ -216,9 +216,9 @@ EXPORT const struct tuner_v2 ncclTunerPlugin_v2 = {
 	.name = PLUGIN_NAME, .init = tuner_init_v4, .getCollInfo = tuner_choose_v2, .destroy = tuner_destroy,
 };
 
-/* v1: NCCL 2.20. It has no context, so nothing here is of one communicator: all ranks answer alike from
- * what NCCL says of each call, and from what the first communicator with CollNet has agreed upon; one that
- * agrees upon something else, or has several GPUs a node, ends that: everything is left to NCCL from then on. */
+/* v1: NCCL 2.20. It has no context, so the tuner cannot tell communicators apart. All ranks answer alike, from
+ * NCCL's arguments of each call and from the agreement of the first communicator with CollNet. A communicator
+ * with another agreement, or with several GPUs a node, ends that: all choices are NCCL's from then on. */
 static struct tuner of_v1;
 static enum { NONE, ONE, MIXED } known_v1;
 

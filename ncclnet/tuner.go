@@ -22,14 +22,14 @@ func goTuner(allgather, reduceScatter *C.longlong) C.nccl_result {
 	})
 }
 
-// tunerFacts is what the tuner goes by, as tuner_rule.c has it.
+// tunerFacts holds the facts that the tuner decides by: struct tuner_facts of plugin.h.
 type tunerFacts struct {
 	switched, unicast, direct, chunks, several bool
 	nodes, inflight                            int
 	allgather, reduceScatter                   int // settings
 }
 
-// of is what C goes by.
+// of returns the same facts for C.
 func (f tunerFacts) of() *C.struct_tuner_facts {
 	c := C.struct_tuner_facts{nodes: C.size_t(f.nodes), chunks: C.bool(f.chunks), inflight: C.size_t(f.inflight)}
 	c.several = C.bool(f.several)

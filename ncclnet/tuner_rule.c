@@ -6,7 +6,7 @@
  * Where multicast does not reach all ranks, Allgathers go round a ring here, too, and there is nothing to
  * gain by either.
  *
- * All ranks must choose alike: what is looked at here is the same on all of them. */
+ * All ranks must choose alike: the rule looks only at facts that are the same on all of them. */
 #include "plugin.h"
 
 enum need {
@@ -16,7 +16,7 @@ enum need {
 	PAIRS,      /* that, on two nodes of several GPUs: between two there is nothing for a switch to sum */
 };
 
-/* From how many bytes on, of all ranks together, CollNet wins where what it needs is there. */
+/* From how many bytes on, of all ranks together, CollNet wins where the row's need is met. */
 static const struct rule {
 	int func;
 	enum need need;
@@ -30,9 +30,9 @@ static const struct rule {
 	{ NCCL_REDUCE_SCATTER, PAIRS, 8 << 20 },
 };
 
-/* On fewer nodes nothing wins where each has one GPU: on two a ring sends each byte once, too (2 - 2/P is 1).
- * With K GPUs a node a ring passes P-1 shards over each link and CollNet P-K, so that on two what is in flight
- * as a whole wins. */
+/* On fewer nodes no row holds if each node has one GPU: on two nodes a ring sends each byte once, too
+ * (2 - 2/P is 1). With K GPUs a node a ring passes P-1 shards over each link and CollNet P-K. So on two nodes
+ * with several GPUs CollNet wins for operations that are in flight as a whole. */
 enum { LEAST_NODES = 3 };
 
 /* wide reports whether a row may hold on so many nodes. */
@@ -115,7 +115,7 @@ static void say(const struct tuner_facts *f, const struct rule *r)
 		break;
 	case REGISTERED:
 		INFO("tuner: %ss of %zu bytes or more in total go through CollNet where buffers are registered: %s", name, r->from,
-			f->agreed.direct ? "those that are" : "MCAST_GPU_MEMORY=host leaves none");
+			f->agreed.direct ? "they may be" : "MCAST_GPU_MEMORY=host leaves none");
 		break;
 	case PAIRS:
 		if (!f->several || f->nodes != 2)

@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestTunerRule: CollNet is left alone unless what it needs is there.
+// TestTunerRule: the tuner leaves CollNet alone unless the conditions for it are met.
 func TestTunerRule(t *testing.T) {
 	const large, small = 64 << 20, 64 << 10
 	table := tunerFacts{nodes: 3, allgather: -1, reduceScatter: -1}

@@ -1,4 +1,4 @@
-/* SIGUSR2 has the trace of this process written. The handler of whoever had one stays: it is called as before. */
+/* SIGUSR2 writes the trace of this process. A handler that was there before stays: it is called as before. */
 #include "usr2.h"
 
 #include <errno.h>
@@ -12,7 +12,7 @@
 static int wanted; /* an eventfd that a goroutine reads */
 static struct sigaction before;
 
-/* Only what a signal handler may call is called. */
+/* Calls only functions that a signal handler may call. */
 static void on_signal(int number, siginfo_t *info, void *context)
 {
 	const uint64_t one = 1;
@@ -42,7 +42,7 @@ int mcast_watch_signal(int fd)
 	memset(&ours, 0, sizeof(ours));
 	ours.sa_sigaction = on_signal;
 	ours.sa_mask = before.sa_mask;
-	/* What the other handler interrupts, as Python's does so that its own part runs soon, is interrupted as before. */
+	/* The other handler interrupts the same system calls as before: Python's does so, to run its own part soon. */
 	ours.sa_flags = before.sa_handler == SIG_DFL || before.sa_handler == SIG_IGN ? SA_RESTART : before.sa_flags & (SA_RESTART | SA_NODEFER);
 	ours.sa_flags |= SA_SIGINFO | SA_ONSTACK; /* threads of Go have small stacks */
 	return sigaction(SIGUSR2, &ours, NULL) == 0 ? 0 : errno;

@@ -23,12 +23,12 @@ IN_SDIST = HERE / "go"
 SOURCES = IN_SDIST if IN_SDIST.is_dir() else HERE.parent
 WANTED = ["go.mod", "go.sum", "LICENSE", "cmd/mcast", "internal", "ncclnet", "pkg"]
 LIBRARY = "libnccl-net-mcast.so"
-LABORATORY = ":!internal/lab"  # to git: what is wanted has none of it
+LABORATORY = ":!internal/lab"  # to git: leaves the laboratory out
 COMMIT = "COMMIT"  # in an sdist: the commit that it was made of
 
 
 def commit() -> str:
-    """Return that of the sources, as git describe --always --dirty; empty: nobody knows."""
+    """Return the commit of the sources, as git describe --always --dirty; empty: nobody knows."""
     if SOURCES == IN_SDIST:
         told = SOURCES / COMMIT
         return told.read_text().strip() if told.is_file() else ""
@@ -39,7 +39,7 @@ def commit() -> str:
 
 
 def go_build(target: Path, package: str, *flags: str, link: str = "") -> None:
-    """Build a package of the Go module, with a flag for its linker; who cannot is told what is missing."""
+    """Build a package of the Go module, with a flag for its linker; an error names the missing tools."""
     want = next(line for line in (SOURCES / "go.mod").read_text().splitlines() if line.startswith("go "))
     hint = (
         f"torch-mcast is built from source here: {want} or newer, a C compiler and access to the Go modules"
@@ -62,7 +62,7 @@ class Library(build_py):
     def run(self) -> None:
         """Build them, unless this is an editable install."""
         super().run()
-        if self.editable_mode:  # finds that of the checkout
+        if self.editable_mode:  # such an install finds the checkout's library
             return
         folder = Path(self.build_lib).resolve() / "torch_mcast" / "lib"
         folder.mkdir(parents=True, exist_ok=True)
@@ -94,7 +94,7 @@ class Wheel(bdist_wheel):
 
 
 class Platform(Distribution):
-    """A distribution whose files go where those of one platform go."""
+    """A distribution that is installed where platform-dependent files go."""
 
     def has_ext_modules(self) -> bool:
         """Say so, though there are none of Python's."""

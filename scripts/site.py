@@ -47,6 +47,7 @@ def on_files(files: Files, config: Any) -> Files:
         files.append(File.generated(config, page, content=(ROOT / source).read_text()))
     files.append(File.generated(config, "reference/python.md", content=PYTHON))
     files.append(File.generated(config, "reference/manual.md", content=manual()))
+    files.append(File.generated(config, "llms.txt", content=llms(config["repo_url"])))
     for picture in (ROOT / "benchmarks" / "results").rglob("*.*g"):  # png and svg
         where = picture.relative_to(ROOT).as_posix()
         files.append(File.generated(config, where, abs_src_path=str(picture)))
@@ -54,7 +55,7 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: Any, files: Files) -> str:
-    """Have links mean on the site what they mean in the repository."""
+    """Make links lead, on the site, to the same target as in the repository."""
     uri = page.file.src_uri
     here = PurePosixPath(ELSEWHERE.get(uri, f"docs/{uri}")).parent
     pages = {source: page for page, source in ELSEWHERE.items()}
@@ -78,6 +79,12 @@ def on_page_markdown(markdown: str, page: Page, config: Any, files: Files) -> st
 
     parts = _FENCE.split(markdown)
     return "".join(part if part.startswith("```") else _LINK.sub(rewritten, part) for part in parts)
+
+
+def llms(repository: str) -> str:
+    """Return llms.txt with links that lead to the repository."""
+    text = (ROOT / "llms.txt").read_text()
+    return re.sub(r"\]\((?![a-z]+:)", f"]({repository}/blob/main/", text)
 
 
 def manual() -> str:

@@ -1,9 +1,9 @@
-"""Plant what slows an FSDP2 step down, and compare what Handle.explain() says of it.
+"""Plant causes of slow FSDP2 steps, and compare them with the findings of Handle.explain().
 
     python benchmarks/explain/explain.py --rounds 20 --out rows.ndjson
 
-Four ranks on this host train blocks whose compute is emulated, over udp on the loopback; each case is a run
-of its own. Rank 0 of each prints what explain() says of the steps after the first ones. A row is a run. The
+Four ranks on this host train blocks with emulated compute, over udp on the loopback; each case is a run of
+its own. Rank 0 of each prints the text of explain() for the steps after the first ones. A row is a run. The
 troubles that mcast explain names without Python are planted by `mcast-lab testbed experiment explain`.
 """
 
@@ -67,7 +67,7 @@ class Block(nn.Module):
 
 
 def train(case: Case) -> None:
-    """Be a rank, and print what is said."""
+    """Be a rank, and print the text of explain()."""
     torch.set_num_threads(1)
     dist.init_process_group(
         case.backend,

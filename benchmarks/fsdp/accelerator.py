@@ -47,7 +47,7 @@ class Accelerator:
 
 
 class _Mark(torch.autograd.Function):
-    """A copy, whose backward calls a function."""
+    """A copy; its backward calls a function."""
 
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor, then: Any) -> torch.Tensor:

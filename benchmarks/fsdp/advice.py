@@ -1,11 +1,11 @@
-"""Hold what `mcast advise` predicts of a training over gloo against the same training over torch-mcast.
+"""Compare predictions of `mcast advise`, for a training over gloo, with that training over torch-mcast.
 
     make build && .venv/bin/python benchmarks/fsdp/advice.py --out build/advise.ndjson
 
 builds a testbed of four hosts (docs/how-to/testbed.md), trains there by turns over gloo as FSDP2 runs it and
-over torch-mcast in several ways, each with torch.profiler on all ranks, and takes it down. The predictions are
-of the gloo run of the same round; a step of any run is what its own traces say. It writes a row for each run to
-a file that has none yet, and prints a table of them.
+over torch-mcast in several ways, each with torch.profiler on all ranks, and takes it down. The predictions
+come from the gloo run of the same round; the times of a run's steps come from its own traces. It writes a
+row for each run to a file that has none yet, and prints a table of them.
 """
 
 from __future__ import annotations

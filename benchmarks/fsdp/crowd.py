@@ -5,10 +5,10 @@
 builds a testbed (docs/how-to/testbed.md), trains by turns over gloo and over torch-mcast in several ways, and
 takes it down. It appends a row for each way and round, and prints a table of all rows that there are.
 One process imports torch and forks all ranks, so that they share torch's memory and begin at once. Ways
-that must end with the same weights are held to that, bit for bit.
+that must end with the same weights are compared, bit for bit.
 
-glibc's malloc keeps some of what is freed. With MALLOC_MMAP_THRESHOLD_=1048576 it keeps nothing large, so
-that memory is what FSDP2 holds.
+glibc's malloc keeps some freed memory. With MALLOC_MMAP_THRESHOLD_=1048576 it keeps no large piece, so that
+the measured memory is FSDP2's.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Way(NamedTuple):
     backend: str
     schedule: str  # of train.py
     settings: dict[str, str]
-    sums: str  # ways of which this is the same end with the same weights
+    sums: str  # ways with the same name here must end with the same weights
 
 
 WAYS = (

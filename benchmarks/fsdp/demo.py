@@ -1,6 +1,6 @@
-"""Train the same model with FSDP2 over torch-mcast and over gloo, and show what a step takes.
+"""Train the same model with FSDP2 over torch-mcast and over gloo, and show how long a step takes.
 
-The ranks are four hosts of a testbed on this machine, whose links have a rate; that needs no root, but
+The ranks are four hosts of a testbed on this machine, with links of a limited rate; that needs no root, but
 user namespaces. Where there are none, or with --loopback, the ranks are processes of this host, and
 nothing crosses a link.
 
@@ -32,7 +32,7 @@ Train = Callable[[Choice, int, Path, Show], None]  # with how many steps, writte
 
 
 def interrupt(*_: object) -> None:
-    """End as ^C does, so that ranks end with this process, whatever else is sent meanwhile."""
+    """End as ^C does, so that ranks end with this process; further signals are ignored."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     raise KeyboardInterrupt
 
@@ -108,7 +108,7 @@ def on_loopback(args: argparse.Namespace, console: Console) -> int:
 def train_all(
     choices: Sequence[Choice], place: str, args: argparse.Namespace, console: Console, train: Train
 ) -> list[report.Run]:
-    """Train once for each choice, one after another, and return what they wrote."""
+    """Train once for each choice, one after another, and return the runs that they wrote."""
     directory, steps = args.out.resolve() / place, args.steps or _STEPS[place]
     directory.mkdir(parents=True, exist_ok=True)
     columns = (

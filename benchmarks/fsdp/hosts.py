@@ -1,4 +1,4 @@
-"""Trainings whose ranks are hosts of a testbed (docs/how-to/testbed.md), joined by links that have a rate."""
+"""Trainings on the hosts of a testbed (docs/how-to/testbed.md), joined by links with a limited rate."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class NoTestbed(Exception):
 
 
 def within(hosts: int, rate: str, command: list[str]) -> NoReturn:
-    """Become a command that has a testbed of its own, whose name is put behind it."""
+    """Become a command that has a testbed of its own; the testbed's name is appended to the command."""
     if (lack := unbuilt()) is not None:
         raise NoTestbed(lack)
     name = f"demo-{os.getpid()}"
@@ -54,7 +54,7 @@ def train(
 ) -> None:
     """Run train.py on every host, with extra arguments; raise RunFailed if it fails.
 
-    loss is that of datagrams, on purpose.
+    loss is the share of datagrams to drop, on purpose.
     """
     command = [
         str(LAB), "testbed", "run", "--name", testbed, *(["--switch"] if choice.switch else []),

@@ -1,4 +1,4 @@
-"""Trainings whose ranks are processes of one host: nothing crosses a link."""
+"""Trainings in which the ranks are processes of one host: nothing crosses a link."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RUNS = (
 
 
 def train(choice: Choice, ranks: int, steps: int, seed: int, loss: str, out: Path, show: Show) -> None:
-    """Run train.py under torchrun; raise RunFailed if it fails. loss is that of datagrams, on purpose."""
+    """Run train.py under torchrun; raise RunFailed if it fails. loss: share of datagrams to drop."""
     with node() if choice.switch else nullcontext("") as switch:
         env = environment() | {"GLOO_SOCKET_IFNAME": "lo"}
         if choice.backend == "mcast":

@@ -35,7 +35,7 @@ def machine() -> dict[str, Any]:
 
 
 def shared_machine() -> dict[str, Any]:
-    """Return that of a machine that others use as well: with the moment, its cores for us and the load."""
+    """Return machine() for one that others use as well: with the time, the cores for us and the load."""
     return machine() | {
         "time": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         "cores": len(os.sched_getaffinity(0)),

@@ -15,8 +15,8 @@ _KINDS = {"Pss_Anon:": "own", "Pss_Shmem:": "shared"}
 def held() -> dict[str, int]:
     """Return the resident bytes of this process, each page divided by the processes that map it.
 
-    "own" is anonymous memory, "shared" that of memfds and the like. Files, such as torch's code, are
-    left out: whoever else runs torch on the machine has a share of them.
+    "own" is anonymous memory, "shared" is memory of memfds and the like. Files, such as torch's code, are
+    left out: they are shared with any other process on the machine that runs torch.
     """
     words = (line.split() for line in _ROLLUP.read_text().splitlines()[1:])
     return {_KINDS[w[0]]: int(w[1]) * 1024 for w in words if w[0] in _KINDS}
@@ -26,7 +26,7 @@ class Memory:
     """Looks at it where blocks' parameters are gathered, forward and backward, and keeps the most."""
 
     def __init__(self) -> None:
-        """Note what is held before any step."""
+        """Note the memory held before any step."""
         self.begin = held()
         self.most = self.begin
 

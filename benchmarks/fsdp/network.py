@@ -1,8 +1,8 @@
-"""What a training step takes on links that have a rate: table and plot of runs on a testbed.
+"""Times of training steps on links with a limited rate: table and plot of runs on a testbed.
 
     python benchmarks/fsdp/network.py benchmarks/fsdp/runs/hosts
 
-This draws again what demo.py left there. Times and bytes are those of host 0; see report.py.
+This draws the runs again that demo.py left there. Times and bytes are host 0's; see report.py.
 """
 
 from __future__ import annotations
@@ -130,9 +130,7 @@ def plot(runs: list[Run], path: Path) -> None:
     steps.set_yticks(range(len(shown)), [run.network["label"].replace(", ", ",\n") for run in shown])
     steps.invert_yaxis()
     steps.set_xlim(0, longest * 1.1)
-    steps.set_xlabel(
-        "seconds of one training step of host 0; line: what its bytes and compute take at least"
-    )
+    steps.set_xlabel("seconds of one training step of host 0; line: what its bytes and compute take at least")
     link.set_xlabel("MB over a host's link, a step")
     _legend(steps, [(color, label) for _, label, color in PARTS], plt)
     _legend(link, [(color, label) for _, label, color in _LINK], plt)

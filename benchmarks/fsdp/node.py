@@ -1,4 +1,4 @@
-"""An aggregation node for one run: `mcast switch` as a process of our own."""
+"""A switch for one run: `mcast switch` as a process of our own."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SAYS = "listening on "
 
 
 class NodeFailed(Exception):
-    """The node did not start, or did not end well; the message has what it said."""
+    """The switch did not start, or did not end well; the message has its output."""
 
 
 def unbuilt() -> str | None:

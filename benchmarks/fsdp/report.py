@@ -2,9 +2,8 @@
 
     python benchmarks/fsdp/report.py benchmarks/fsdp/runs/loopback
 
-This draws again what demo.py left there; network.py does so for runs on a testbed. Times are those of rank 0,
-means over the middle half of the steps; the first steps, in which memory is set
-up, do not count.
+This draws the runs again that demo.py left there; network.py does so for runs on a testbed. Times are rank
+0's, means over the middle half of the steps; the first steps, in which memory is set up, do not count.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ TOLERANCE = 1e-2
 
 INK, SOFT, GRID = "#1f2933", "#66727f", "#e4e7eb"
 _DARK = {"ink": (INK, "#e6edf3"), "soft": (SOFT, "#9aa7b4"), "grid": (GRID, "#30363d")}  # light, dark
-_ON_BAR = "#1f2934"  # where the ground is a bar, on any page
+_ON_BAR = "#1f2934"  # text on a bar: not INK, since it must stay dark on a dark page
 PARTS = (
     ("compute_s", "compute", "#9fb3c8"),
     ("exposed_allgather_s", "waiting for Allgather", "#d64545"),
@@ -207,7 +206,7 @@ def pyplot() -> Any:
 
 
 def save(figure: Any, path: Path) -> None:
-    """Write a plot as an SVG whose inks are light where the reader's screen is dark."""
+    """Write a plot as an SVG with light inks where the reader's screen is dark."""
     drawn = io.StringIO()
     figure.savefig(drawn, format="svg", bbox_inches="tight", transparent=True, metadata={"Date": None})
     text = drawn.getvalue()
@@ -240,7 +239,7 @@ def plot(runs: list[Run], path: Path) -> None:
     for key, label, color in PARTS:
         widths = [run.typical(key) * 1000 for run in runs]
         bars.barh(
-            range(len(runs)), widths, left=left, height=0.56, color=color, label=label, edgecolor="white"
+            range(len(runs)), widths, left=left, height=0.56, color=color, label=label, edgecolor="none"
         )
         for i, (start, width) in enumerate(zip(left, widths, strict=True)):
             if width > 0.075 * max(run.typical("step_s") * 1000 for run in runs):

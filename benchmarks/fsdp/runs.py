@@ -1,4 +1,4 @@
-"""A training as a child process: started, followed by what it writes, ended."""
+"""A training as a child process: started, followed by its output, ended."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def environment() -> dict[str, str]:
 
 
 def follow(command: list[str], env: dict[str, str], log: TextIO, out: Path, show: Show) -> int:
-    """Run a command, show what it writes to out, and return its exit code; 124: it took too long."""
+    """Run a command, show the lines that it writes to out, return its exit code; 124: it took too long."""
     out.unlink(missing_ok=True)
     started = subprocess.Popen(command, env=env, stdout=log, stderr=log, start_new_session=True)
     try:

@@ -2,11 +2,10 @@
 
     torchrun --nproc-per-node 4 benchmarks/fsdp/train.py --backend mcast --steps 50 --out run.ndjson
 
-The fabric is chosen by MCAST_FABRIC, an aggregation node by MCAST_SWITCH. Rank 0 writes NDJSON: one
-"run" record, one "step" record a step, with --trace one "trace" record (the step of median time: when
-collectives were in flight, when the training waited, what passed the interface), with --memory one
-"memory" record (what each rank held before the steps, at most in one more step, and after it), one
-"end" record.
+MCAST_FABRIC chooses the fabric, MCAST_SWITCH the switch. Rank 0 writes NDJSON: one "run" record, one "step"
+record a step, with --trace one "trace" record (the step of median time: when collectives were in flight,
+when the training waited, the bytes at the interface), with --memory one "memory" record (the memory of each
+rank before the steps, at most in one more step, and after it), one "end" record.
 
 Schedules, over any backend: "plain" is FSDP2 as it comes, "serial" the same with its waits timed,
 "overlap" torch_mcast.fsdp.enable.

@@ -13,7 +13,7 @@ _MOST_PRODUCTS = 10_000  # products of matrices in one measurement
 
 
 def mark() -> Any:
-    """Return an event that has a time, and whose wait leaves the core to others."""
+    """Return an event that has a time; waiting for it leaves the core to others."""
     return torch.cuda.Event(enable_timing=True, blocking=True)  # type: ignore[no-untyped-call]
 
 
@@ -23,7 +23,7 @@ def between(begin: Any, end: Any) -> float:
 
 
 class Clock:
-    """Times what is queued on the current stream between start() and stop(), on a CPU what the host does."""
+    """Times work between start() and stop(): on a GPU, work of the current stream; on a CPU, the host's."""
 
     def __init__(self, device: torch.device) -> None:
         self._cuda = device.type == "cuda"

@@ -32,7 +32,7 @@ GUARD = 0xA5
 
 
 class Wrong(Exception):
-    """A result is not what it must be."""
+    """A result differs from the right one."""
 
 
 def bits(tensor: torch.Tensor) -> torch.Tensor:
@@ -49,7 +49,7 @@ def anything(dtype: torch.dtype, count: int, seed: int) -> torch.Tensor:
 
 
 def whole(dtype: torch.dtype, count: int, ranks: int, seed: int) -> torch.Tensor:
-    """Return count whole numbers, int64, of which `ranks` add up to one that dtype holds exactly."""
+    """Return count whole numbers, int64; the sum of any `ranks` of them is exact in dtype."""
     generator = torch.Generator().manual_seed(seed)
     if dtype == torch.bool:  # rarely true, so that not every sum is
         return (torch.randint(2 * ranks, (count,), generator=generator) == 0).long()

@@ -27,7 +27,7 @@ class Contender:
 
     Attributes:
         backend: torch's.
-        env: variables that make it what it is.
+        env: variables that select it.
         network: what NCCL calls the network that it then uses; "" without NCCL.
         collnet: whether Allgathers and Reduce-Scatters must go through CollNet; None: the tuner chooses.
     """

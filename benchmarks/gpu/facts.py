@@ -1,4 +1,4 @@
-"""What a machine is, as one row: GPU, driver, CUDA, NCCL, torch, cores, RDMA devices, multicast."""
+"""Describe this machine in one row: GPU, driver, CUDA, NCCL, torch, cores, RDMA devices, multicast."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ Contenders run in turn: "mcast", over shared memory here, and "mcast-udp", as be
 path; NCCL over its own Socket ("nccl-socket"), over the plugin's messages ("nccl-net"), and with Allgathers
 and Reduce-Scatters of every size through CollNet ("nccl-collnet"). Each checks both collectives with every
 element type, times each and both at once, alone and beside products of matrices, and trains FSDP2. NCCL's
-log must show that each used what it should, and losses must agree. Rank r has device r modulo their number;
+log must name the right network for each, and losses must agree. Rank r has device r modulo their number;
 ranks that share a GPU share its time, so that figures then compare contenders, and say little about several.
 
 MCAST_TORCH_CUDA=PROGRAM runs the ranks by a Python program that has CUDA tensors without a GPU: it tries
@@ -73,7 +73,7 @@ def written(args: argparse.Namespace, folder: Path) -> list[list[dict[str, Any]]
 
 
 def so_far(args: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
-    """Return the records of a run that was cut, or that failed: those that all ranks had written."""
+    """Return the records of a run that was cut or that failed, as far as all ranks have written them."""
     records = written(args, folder)
     whole = min(len(of) for of in records)
     return merged([of[:whole] for of in records], len(args.devices))

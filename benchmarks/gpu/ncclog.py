@@ -63,7 +63,7 @@ def algorithms(log: Log, collective: str, size: int | None = None) -> dict[str, 
 
 
 def problems(log: Log, network: str, collnet: bool | None, sizes: list[int]) -> list[str]:
-    """Return why a run was not what it should have been; empty if it was.
+    """Return how a run differs from the intended one; empty: it does not.
 
     Args:
         log: what its ranks logged.

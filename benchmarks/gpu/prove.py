@@ -1,4 +1,4 @@
-"""What prove.sh left, as a table and a picture: steps, checks, times beside NCCL over Socket and gloo."""
+"""The results of prove.sh, in a table and a picture: steps, checks, times with NCCL over Socket and gloo."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def status(steps: list[Row]) -> str:
 
 
 def table(steps: list[Row], measured: list[Row]) -> str:
-    """Return all of it in Markdown."""
+    """Return all results in Markdown."""
     lines = []
     for machine in (row for row in steps if row["record"] == "machine"):
         gpu = machine["gpus"][0] if machine["gpus"] else "no GPU"

@@ -1,4 +1,4 @@
-"""Rows of results: what all ranks measured as one, what they were measured on, and a table."""
+"""Rows of results: the figures of all ranks as one, the machine that they come from, and a table."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TOLERANCE = 1e-3  # between losses of contenders, relative: sums are added in an
 
 
 class Failed(Exception):
-    """A run is not what it must be."""
+    """A run did not go as it must."""
 
 
 def driver() -> str:

@@ -1,4 +1,4 @@
-"""What streams promise of the backend "mcast" on CUDA tensors, tried by two ranks on one GPU: a row each.
+"""The order that CUDA streams promise, tried with "mcast" by two ranks on one GPU: a row for each promise.
 
 An input that a late kernel writes is waited for; a result that is read right after wait() is there, and the
 host was not blocked meanwhile; a call while a CUDA graph is recorded works or is refused in words.
@@ -64,7 +64,7 @@ def in_a_graph(_rank: int) -> dict[str, Any]:
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
             dist.all_gather_into_tensor(out, mine)
-    except Exception as e:  # whatever is said is the row
+    except Exception as e:  # any refusal is good; its text goes into the row
         said = f"{type(e).__name__}: {e}".splitlines()[0]
     torch.cuda.synchronize()
     dist.all_gather_into_tensor(out, mine)

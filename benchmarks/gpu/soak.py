@@ -1,4 +1,4 @@
-"""FSDP2 trainings on CUDA tensors over torch-mcast, held to those on CPU tensors bit for bit.
+"""FSDP2 trainings on CUDA tensors over torch-mcast, compared bit for bit with trainings on CPU tensors.
 
     make build && MCAST_TORCH_CUDA=torchrig.py .venv/bin/python benchmarks/gpu/soak.py --trainings 200
 
@@ -57,7 +57,7 @@ WAYS = {
 
 
 class Failed(Exception):
-    """The ranks did not end well; the message has what they said."""
+    """The ranks did not end well; the message has their output."""
 
 
 def run(way: Way, first: int, count: int, delay_us: int) -> dict[str, Any]:

@@ -2,8 +2,8 @@
 
 soak_rank.py FIRST COUNT      with torchrun's variables
 
-Rank 0 prints one line of JSON: which of the trainings FIRST, FIRST+1, ... were not the same, and what
-the library counted on all ranks.
+Rank 0 prints one line of JSON: the trainings out of FIRST, FIRST+1, ... that were not the same, and the
+library's counters of all ranks.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def alike(got: list[torch.Tensor], want: list[torch.Tensor]) -> bool:
 
 
 def main() -> None:
-    """Train, and print what came of it."""
+    """Train, and print the result."""
     first, count = int(sys.argv[1]), int(sys.argv[2])
     torch.set_num_threads(1)
     torch.cuda.set_device(0)

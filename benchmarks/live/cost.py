@@ -1,4 +1,4 @@
-"""What it costs that ranks are watched and traced: Allgathers of two ranks, with and without, by turns.
+"""Measure the cost of watching and tracing ranks: Allgathers of two ranks, with and without, by turns.
 
 on: ranks publish and remember their operations, `mcast top` looks each second and `mcast metrics` writes a
 file each second. off: MCAST_METRICS=off, MCAST_TRACE=off. before, if a binary is named: another build.

@@ -58,7 +58,7 @@ def raises() -> None:
 
 
 def finally_destroys() -> None:
-    """Fail, and destroy the group before anybody hears of it."""
+    """Fail, and destroy the group before any other code hears of the failure."""
     try:
         raises()
     finally:
@@ -200,7 +200,7 @@ def play(rank: int, keys: Any, over: str, way: str, place: str, begun: Path) -> 
 
 
 def ranks_of(folder: Path, over: str, way: str, place: str) -> bool:
-    """Play a case and write what came of it; return whether this process is a rank, which ends by itself."""
+    """Play a case and write its outcome; return whether this process is a rank, which ends by itself."""
     said, begun = [folder / f"said by {r}" for r in range(RANKS)], folder / "begun"
     running: dict[int, int] = {}
     for rank in range(RANKS):

@@ -1,9 +1,9 @@
-"""What compute and communication cost each other in FSDP2 on this host's cores: handle.interference.
+"""How compute and communication slow each other down in FSDP2 on this host's cores: handle.interference.
 
     torchrun --nproc-per-node 2 benchmarks/live/interference.py [--fabric udp] [--steps 20] >> rows.ndjson
 
 Two ranks, a core each, train blocks of matrices by torch's CPU kernels; nothing is emulated. Rank 0 prints a
-row: the medians, what they vary by, and the text that the handle prints.
+row: the medians, their spread, and the text that the handle prints.
 """
 
 from __future__ import annotations

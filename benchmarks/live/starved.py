@@ -154,7 +154,7 @@ def busy(loops: int) -> Iterator[None]:
 
 @contextmanager
 def two_cores() -> Iterator[None]:
-    """Have this process and those that it starts run on two cores."""
+    """Make this process, and all that it starts, run on two cores."""
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, sorted(before)[:2])
     try:

@@ -3,7 +3,7 @@
 Ways run by turns, so that a slow minute of the machine hits all of them; figures are medians over
 the rounds. "socket" is NCCL's Ring over its Socket; "plugin" has the plugin and nothing else set;
 "collnet" has CollNet on, where the tuner chooses; "direct" is CollNet for everything; "switch" has
-an aggregation node; "in-flight" has one as well, and NCCL's buffers hold all windows of an operation;
+a switch; "in-flight" has a switch as well, and NCCL's buffers hold all windows of an operation;
 "registered" and "switch-registered" have registered buffers as well. With --per-host several ranks
 share a host and its link, each with a CollNet connection of its own; --count counts bytes at links.
 
@@ -51,7 +51,7 @@ def machine() -> dict[str, Any]:
 def algorithms(measured: Measured, collective: str, size: int) -> list[str]:
     """Return by which algorithms NCCL ran a collective, most often first.
 
-    The log has a rank's share of the bytes, and of an Allreduce all, of which a run has one size.
+    The log has a rank's share of the bytes. For an Allreduce it has all bytes, in one size a run.
     """
     log = ncclog.read(measured.logs)
     counts: dict[str, int] = {}
@@ -192,7 +192,7 @@ def options(words: list[str] | None = None) -> argparse.Namespace:
 
 
 def choose(args: argparse.Namespace) -> tuple[Testbed | GPUs | None, str]:
-    """Return where to measure, or None and what is missing."""
+    """Return where to measure, or None and the missing part."""
     places: list[Testbed | GPUs] = []
     if args.on in ("auto", "testbed"):
         places.append(Testbed(args.rig, args.beside, args.per_host))

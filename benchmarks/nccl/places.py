@@ -1,8 +1,8 @@
 """Where NCCL is compared: ranks on a testbed of this machine, or on real GPUs.
 
 On a testbed the ranks are `rigdriver`, linked to a libnccl.so.2 that is NVIDIA's host code with an
-emulation of the kernels in place of a GPU. On GPUs they are nccl-tests, started by whatever
-launcher one has, such as mpirun.
+emulation of the kernels in place of a GPU. On GPUs they are nccl-tests, started by any launcher, such
+as mpirun.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ COUNTED = {"allgather": "ag", "reducescatter": "rs", "allreduce": "ar"}  # and t
 
 
 class Failed(Exception):
-    """A run is not what it must be."""
+    """A run did not go as it must."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ class Driven:
     command: str
 
 
-# What the rig does not emulate, and one host's transports, which are not what is measured.
+# Off: features that the rig does not emulate, and transports within a host, which are not measured here.
 _RIG = {
     "NCCL_P2P_DISABLE": "1", "NCCL_SHM_DISABLE": "1", "NCCL_MNNVL_ENABLE": "0", "NCCL_PROTO": "Simple",
     "NCCL_PAT_ENABLE": "0", "NCCL_P2P_LL_THRESHOLD": "0", "NCCL_CUMEM_ENABLE": "0",
@@ -111,8 +111,8 @@ _RIG = {
     "RIG_NAP": "100",  # us: an emulated kernel that waits leaves the core to others
 }  # fmt: skip
 
-# Several GPUs a node: they give each other what is theirs in memory, and have an NVSwitch, without
-# which NCCL before 2.31 has no CollNet there.
+# Several GPUs a node: they share their data in memory, and have an NVSwitch, without which NCCL before 2.31
+# has no CollNet there.
 _SEVERAL = {"NCCL_SHM_DISABLE": "0", "FAKENVML_NVSWITCH": "18"}
 
 
@@ -165,9 +165,9 @@ class Testbed:
         return measured
 
     def count(self, way: Way, collective: str, size: int, ranks: int, limit: float) -> Measured:
-        """Count what an operation of so many bytes a rank passes at links; an Allreduce has all ranks'.
+        """Count the bytes at links for an operation of so many bytes a rank; an Allreduce has all ranks'.
 
-        It is the difference of two runs, of which one has two operations more. Raises Failed.
+        The result is the difference of two runs; the second has two operations more. Raises Failed.
         """
         more, runs, total = 2, [], str(ranks * size)
         if collective == "allreduce" and self.per_host > 1 and "NCCL_COLLNET_ENABLE" in way.env:

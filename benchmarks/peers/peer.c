@@ -1,12 +1,12 @@
 /* The collectives of `mcast bench` over MPI, measured in the same way: each
  * iteration is filled, begun at a barrier, timed on every rank from its own
- * way out of the barrier, and checked byte by byte; its time is that of the
- * slowest rank. Prints one JSON object a line; cpu_s is what all ranks take
- * of processors for an iteration.
+ * way out of the barrier, and checked byte by byte; its time is the slowest
+ * rank's. Prints one JSON object a line; cpu_s is the processor time of all
+ * ranks for an iteration.
  *
  *   peer allgather|broadcast|reducescatter|overlap [--iters=N] [--warmup=N] BYTES...
  *
- * Bytes are those of a rank's shard. An overlap is an Allgather and a
+ * BYTES is the size of a rank's shard. An overlap is an Allgather and a
  * Reduce-Scatter, alone and at once: by two threads, since a nonblocking
  * Reduce-Scatter takes another algorithm, which sends everything to one rank.
  */

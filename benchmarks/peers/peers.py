@@ -76,7 +76,7 @@ def show_size(size: int) -> str:
 
 
 def compile_peer() -> None:
-    """Build the MPI program, or say what is missing."""
+    """Build the MPI program, or name the missing package."""
     if not shutil.which("mpicc") or not shutil.which("mpirun"):
         sys.exit("bench-peers needs OpenMPI: apt-get install openmpi-bin libopenmpi-dev")
     PEER.parent.mkdir(exist_ok=True)

@@ -2,7 +2,7 @@
 """Count the instructions that the receive kernel takes for a completion, under an emulator.
 
 The kernel (internal/receive/kernel.c) and a NIC for it (nic.c) are compiled for a processor and run in the
-unicorn engine, which counts what is executed of the kernel while 8 MiB are received in chunks of 4 KiB.
+unicorn engine, which counts the instructions of the kernel while it receives 8 MiB in chunks of 4 KiB.
 Prints the table of docs/project/reproduction.md; --out writes the rows to a file.
 """
 
@@ -178,7 +178,7 @@ def count(processor: Processor, program: Program, datapath: str, batch: int) -> 
 
 
 def rows(processor: Processor) -> list[dict[str, Any]]:
-    """Count all ways on a processor, whose compiler is there."""
+    """Count all ways on a processor, for which a compiler must be installed."""
     program = build(processor)
     completions = BUFFER // CHUNK
     result = []
@@ -218,7 +218,7 @@ def table(rows: list[dict[str, Any]]) -> str:
 
 
 def main() -> int:
-    """Count on every processor whose compiler is there."""
+    """Count on every processor for which a compiler is installed."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, help="write the rows there, NDJSON")
     arguments = parser.parse_args()

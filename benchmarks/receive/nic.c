@@ -37,7 +37,7 @@ static void complete(uint32_t psn, uint32_t chunk, int uc)
 	__atomic_store_n(&cqe->op_own, (uint8_t)(opcode << 4 | (psn / DEPTH & 1)), __ATOMIC_RELEASE);
 }
 
-// copy executes the copies up to one, and completes the last of them. It returns 0 if they are not what they must be.
+// copy executes the copies up to one, and completes the last of them. It returns 0 if a copy is not the expected one.
 static int copy(uint32_t from, uint32_t to)
 {
 	for (; from != to; from++) {

@@ -1,4 +1,4 @@
-"""gloo as a peer: Allgather, Reduce-Scatter, Broadcast, or both of the former together, in f32.
+"""gloo as a peer: Allgather, Reduce-Scatter, Broadcast, or the first two together, in f32.
 
 Under a launcher that sets RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, this is one rank:
 
@@ -8,10 +8,9 @@ Alone it can be many: --namespaces=mcast-tb-h --ranks=188 imports torch once and
 enters the network namespace mcast-tb-h<r>, or mcast-tb-h<r div K> with --per-host=K. Ranks share the memory
 of torch that way.
 
-Bytes are those of a rank's shard, as for `mcast bench`, and so are the times: an iteration begins at a
-barrier and takes as long as on the slowest rank. Results are checked number by number, once a size, outside
-of the timed part. Rank 0 prints one JSON object a line; cpu_s is what all ranks take of processors for an
-iteration.
+Bytes count a rank's shard, and times are measured, as in `mcast bench`: an iteration begins at a barrier
+and takes as long as on the slowest rank. Results are checked number by number, once a size, outside of the
+timed part. Rank 0 prints one JSON object a line; cpu_s is the processor time of all ranks for an iteration.
 
 gloo's Reduce-Scatter is an Allreduce and a slice: it sends twice what a Reduce-Scatter must.
 """

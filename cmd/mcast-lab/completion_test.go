@@ -6,7 +6,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/cli/clitest"
 )
 
-// TestBashCompletes: as that of mcast; here commands are nested, and some run another program.
+// TestBashCompletes: like the test of mcast; here commands are nested, and some run another program.
 func TestBashCompletes(t *testing.T) {
 	clitest.RequireCompletions(t, "mcast-lab", map[string]string{
 		"te":                                  "testbed",

@@ -1,6 +1,6 @@
 // Command mcast-lab makes the experiments of this project: `mcast-lab sim` runs the protocol on a simulated cluster,
-// `mcast-lab testbed` on many hosts made of network namespaces, `mcast-lab ring` what it is compared with. What a training
-// needs is another program, cmd/mcast, which this one runs on the hosts of a testbed.
+// `mcast-lab testbed` runs it on many hosts made of network namespaces, `mcast-lab ring` runs the ring that it is
+// compared with. The program for trainings is another one, cmd/mcast, which this one runs on the hosts of a testbed.
 package main
 
 import (
@@ -12,7 +12,7 @@ import (
 )
 
 type commands struct {
-	Sim     simCommand     `cmd:"" help:"Run the protocol, and what it is compared with, in virtual time."`
+	Sim     simCommand     `cmd:"" help:"Run the protocol, and others to compare it with, in virtual time."`
 	Testbed testbedCommand `cmd:"" help:"Build hosts and switches of network namespaces, run ranks on them."`
 	Ring    ringCommand    `cmd:"" help:"Run a collective by a ring of unicast, as mcast bench runs ours."`
 
@@ -21,7 +21,7 @@ type commands struct {
 
 var program = cli.Program{
 	Name: "mcast-lab", Description: "Experiments with torch-mcast: a simulator, a testbed, and what to compare with.",
-	Statuses: `  0     it did what it was asked to, and found nothing wrong
+	Statuses: `  0     it did its work, and found nothing wrong
   1     it failed
   64    a flag, an argument or a setting is wrong: nothing has begun
   124   testbed experiment: the time of --within is over
@@ -46,7 +46,7 @@ func main() {
 	program.Refuse(elsewhere(os.Args[1:]))
 	var c commands
 	k := program.Parse(&c, ringHelp)
-	if !c.Ring.Spawned { // otherwise whoever started this rank has said so
+	if !c.Ring.Spawned { // otherwise the process that started this rank has warned
 		program.WarnOfVariables()
 	}
 	k.FatalIfErrorf(k.Run())

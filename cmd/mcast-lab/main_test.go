@@ -64,7 +64,7 @@ func TestCommon(t *testing.T) {
 	}
 }
 
-// TestHelpIsOneScreen: as that of mcast.
+// TestHelpIsOneScreen: like the test of mcast.
 func TestHelpIsOneScreen(t *testing.T) { clitest.RequireShortHelp(t) }
 
 // TestExitStatusesAreDocumented: --help and docs/reference/commands.md have the same ones.
@@ -72,7 +72,7 @@ func TestExitStatusesAreDocumented(t *testing.T) {
 	clitest.RequireStatuses(t, "mcast-lab", "../../docs/reference/commands.md")
 }
 
-// TestCommandsOfTheOtherProgram: who runs one of them here is told of mcast, whatever commands that has.
+// TestCommandsOfTheOtherProgram: every command of mcast is known here, so that a user who tries it is told of mcast.
 func TestCommandsOfTheOtherProgram(t *testing.T) {
 	folder, err := systest.Programs()
 	require.NoError(t, err)
@@ -89,8 +89,8 @@ func TestHelpOfARing(t *testing.T) {
 	said := strings.Join(strings.Fields(stdout.String()), " ")
 	for _, flag := range []string{
 		"--op=op Reduction: sum, prod, max, min or avg. Default: sum.",
-		"any but f16, bf16, e4m3 and e5m2. Default: f32.",
-		"Reduce numbers of which all sums are exact, as mcast bench --exact does.",
+		"any but f16, bf16, e4m3 and e5m2, which have sums of another type. Default: f32.",
+		"Reduce numbers with exact sums, as mcast bench --exact does.",
 	} {
 		require.Contains(t, said, flag)
 	}
@@ -99,12 +99,12 @@ func TestHelpOfARing(t *testing.T) {
 	}
 }
 
-// TestMistakes: whatever is given wrongly, to whatever command, ends with one status, and nothing has begun.
+// TestMistakes: any wrong argument, of any command, ends with the same status, before anything has begun.
 func TestMistakes(t *testing.T) {
 	clitest.RequireMistakes(t, [][3]string{
 		{"", "", "no command: want one of sim, testbed, ring, version, completion"},
 		{"", "bench allgather", "bench is a command of mcast: run mcast bench\n"},
-		{"", "ring broadcast --exact", "--exact means nothing to what is no reduction, and products are not exact: want reducescatter or overlap, and another --op"},
+		{"", "ring broadcast --exact", "--exact is for reductions, and not for products: want reducescatter or overlap, and another --op"},
 		{"MCAST_TIMEOUT=x", "ring allgather --ranks 1", "MCAST_TIMEOUT"},
 		{"", "sim allgather --nodes 1", "want at least 2"},
 		{"", "sim allgather --rate unlimited", "--rate=unlimited"},

@@ -15,9 +15,9 @@ import (
 
 // ringHelp has what the help of bench.Flags says of them: what a ring takes.
 var ringHelp = kong.Vars{
-	"types": "Element type of a reduction, of those whose sums are of the same type: any but f16, bf16, e4m3 and e5m2.",
+	"types": "Element type of a reduction: any but f16, bf16, e4m3 and e5m2, which have sums of another type.",
 	"ops":   "sum, prod, max, min or avg",
-	"exact": "Reduce numbers of which all sums are exact, as mcast bench --exact does.",
+	"exact": "Reduce numbers with exact sums, as mcast bench --exact does.",
 	"slot":  "Send from, or receive into, the rank's own slot of the large buffer.",
 }
 

@@ -10,7 +10,7 @@ import (
 // bar is a progress bar on stderr, or nothing where that is no terminal.
 type bar struct{ *progressbar.ProgressBar }
 
-// newBar makes a bar of which nothing is known yet but what it is for.
+// newBar makes a bar without a length yet, and with a title.
 func newBar(what string) bar {
 	if !term.IsTerminal(int(os.Stderr.Fd())) {
 		return bar{}

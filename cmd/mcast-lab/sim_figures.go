@@ -13,7 +13,7 @@ import (
 )
 
 type simFigures struct {
-	Out   string    `required:"" type:"path" placeholder:"DIR" help:"Where NAME.ndjson, NAME.svg and NAME.png go."`
+	Out   string    `required:"" type:"path" placeholder:"DIR" help:"Where NAME.ndjson and NAME.svg go."`
 	Only  cli.Names `placeholder:"NAME,..." help:"Only these, such as fig02,gleam. Default: all."`
 	Quick bool      `help:"Smaller sizes: seconds instead of minutes, and other numbers."`
 	Seed  uint64    `default:"1" help:"Of losses and the like. Default: ${default}."`

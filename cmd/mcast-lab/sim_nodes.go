@@ -39,7 +39,7 @@ func (c *simNodes) Run() error {
 	}
 	t := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
 	if !c.JSON {
-		fmt.Fprintln(t, "COLLECTIVE\tWAY\tOUT\tTO LAW\tIN\tTO LAW\tTIME\tOF IT ALLOWED\tS\tLAW\tWALL")
+		fmt.Fprintln(t, "COLLECTIVE\tWAY\tOUT\tTO LAW\tIN\tTO LAW\tTIME\tTIME BY LAW/TIME\tS\tLAW\tWALL")
 	}
 	rings := 0.0 // both at once
 	for i := range crowds {
@@ -75,7 +75,7 @@ func (c *simNodes) Run() error {
 	return nil
 }
 
-// crowds checks the flags and returns what they ask for, rings first.
+// crowds checks the flags and returns the crowds that they ask for, rings first.
 func (c *simNodes) crowds() ([]figures.Crowd, error) {
 	for _, amount := range []struct {
 		flag         string

@@ -76,10 +76,10 @@ func lawNotes(o *figures.PairOutcome, net *network.Config) (notes []string) {
 		notes = append(notes, fmt.Sprintf("shards of %s are small for an overlap: 2 - 2/P is for large ones, from about %s", config.FormatBytes(o.Bytes), config.FormatBytes(large)))
 	}
 	if net.Queue > 0 && !net.Lossless && (o.Window == 0 || o.Window*sim.PacketBytes > net.Queue) {
-		notes = append(notes, fmt.Sprintf("what %d chains may have under way does not fit a --queue of %s: S suffers where ports drop; --lossless ones wait", o.Chains, config.FormatBytes(net.Queue)))
+		notes = append(notes, fmt.Sprintf("%d chains may have more under way than a --queue of %s holds: S suffers where ports drop; --lossless ones wait", o.Chains, config.FormatBytes(net.Queue)))
 	}
 	if f := &net.Faults; f.Loss > 0 || f.LinkLoss > 0 || f.Corrupt > 0 {
-		notes = append(notes, "with loss S compares recoveries, and the rings' connections wait 1 ms for what is lost: no measure of 2 - 2/P")
+		notes = append(notes, "with loss S compares recoveries, and the rings' connections wait 1 ms for a lost packet: no measure of 2 - 2/P")
 	}
 	return notes
 }

@@ -18,7 +18,7 @@ import (
 type simRun struct {
 	simNetwork  `embed:""`
 	simProtocol `embed:""`
-	Segment     cli.Bytes `default:"0" placeholder:"N" help:"Bytes that a host passes on as soon as it holds them. Only for what mcast is compared with. Default: a packet, or a train. A shard or more: all of it."`
+	Segment     cli.Bytes `default:"0" placeholder:"N" help:"Bytes that a host passes on as soon as it holds them; a shard or more: the whole shard. Only for algorithms other than mcast. Default: a packet, or a train."`
 	Trace       string    `type:"path" placeholder:"FILE" help:"Write what each rank did, and when, as JSON that ui.perfetto.dev opens. Only for mcast and one size."`
 }
 

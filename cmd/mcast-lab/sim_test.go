@@ -24,7 +24,7 @@ func parseSim(t *testing.T, args ...string) (*simCommand, error) {
 	return &c.Sim, err
 }
 
-// The flags of the issue's own example mean what they say.
+// The flags of the issue's own example have their effects.
 func TestSimFlags(t *testing.T) {
 	c, err := parseSim(t, "allgather", "--nodes", "1024", "--radix", "32", "--bytes", "128KiB,1M:4M", "--chains", "4", "--subgroups", "4", "--loss", "1e-4",
 		"--latency", "2us", "--workers", "3", "--cost", "100ns", "--coarse", "8", "--seed", "7", "--rate", "400gbit")
@@ -45,7 +45,7 @@ func TestSimFlags(t *testing.T) {
 	}
 }
 
-// A wrong flag is named, and what is allowed.
+// An error about a flag names the flag and the allowed values.
 func TestSimErrors(t *testing.T) {
 	for _, c := range []struct {
 		args []string
@@ -98,7 +98,7 @@ func TestSimErrors(t *testing.T) {
 	require.ErrorContains(t, err, "want bytes, such as 4096")
 }
 
-// What is printed is what is in effect: core has no more chains than ranks, nor
+// The printed values are the effective ones: core has no more chains than ranks, nor
 // subgroups than chunks. Trains are counted as their packets.
 func TestSimInEffect(t *testing.T) {
 	s, err := parseSim(t, "allgather", "--nodes", "8", "--bytes", "512K", "--chains", "100", "--subgroups", "200", "--coarse", "4", "--loss", "0.01")

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// soak runs `mcast-lab sim soak` and returns what it prints and whether it succeeds.
+// soak runs `mcast-lab sim soak` and returns its output and whether it succeeds.
 func soak(t *testing.T, args ...string) (stdout, stderr string, ok bool) {
 	t.Helper()
 	cmd, out, bad := lab(t, nil, append([]string{"sim", "soak"}, args...)...)

@@ -19,7 +19,7 @@ type testbedCommand struct {
 	Up       testbedUpCommand       `cmd:"" help:"Build a testbed, or mend the one that is up."`
 	With     testbedWithCommand     `cmd:"" help:"Build a testbed, run a command while it is up, take it down. Needs no root."`
 	Inside   testbedInsideCommand   `cmd:"" hidden:""`
-	Down     testbedDownCommand     `cmd:"" help:"End what runs in a testbed and remove it, in whatever state it is."`
+	Down     testbedDownCommand     `cmd:"" help:"End all processes in a testbed and remove it, in any state."`
 	Status   testbedStatusCommand   `cmd:"" help:"Show the testbeds of this machine."`
 	Run      testbedRunCommand      `cmd:"" help:"Run a command on every host of a testbed, as torchrun does."`
 	Rsh      testbedRshCommand      `cmd:"" help:"Run a command on one host, as ssh does; mpirun starts its daemons by it."`
@@ -50,11 +50,11 @@ type testbedUpFlags struct {
 	Trunk cli.Rate  `default:"unlimited" placeholder:"rate" help:"Of each link between a leaf and a spine, likewise. Default: ${default}."`
 	Burst cli.Bytes `placeholder:"size" help:"What a link that was idle passes at once. Default: what a timer that is 2 ms late needs, at least 4 frames."`
 	MTU   cli.Bytes `name:"mtu" default:"9000" placeholder:"bytes" help:"Of all links. Default: ${default}."`
-	IPv6  bool      `name:"ipv6" help:"Hosts and nodes have IPv6 alone, and switches snoop MLD. Default: IPv4 alone."`
+	IPv6  bool      `name:"ipv6" help:"Hosts have IPv6 alone, and network switches snoop MLD. Default: IPv4 alone."`
 	Loss  cli.Share `placeholder:"p" help:"Share of the frames of a host's link that are lost in each direction, such as 0.01 or 1%. Default: none."`
 }
 
-// spec is what is asked for.
+// spec is the testbed that the flags ask for.
 func (c *testbedUpFlags) spec() testbed.Spec {
 	return testbed.Spec{Name: c.Name, Hosts: c.Hosts, Leaves: c.Leaf, Spines: c.Spine, Rate: float64(c.Rate), Trunk: float64(c.Trunk), Burst: int(c.Burst), MTU: int(c.MTU), Loss: float64(c.Loss), IPv6: c.IPv6}
 }

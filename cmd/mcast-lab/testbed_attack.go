@@ -15,14 +15,14 @@ type testbedAttackCommand struct {
 	Group     netip.Addr     `help:"MCAST_GROUP of the ranks."`
 	Port      uint16         `help:"MCAST_PORT of the ranks."`
 	Connect   netip.AddrPort `required:"" xor:"whom" placeholder:"address:port" help:"Connect to this listener instead, and say anything but its secret."`
-	Switch    bool           `help:"The listener is an aggregation node's. Default: one of ranks."`
+	Switch    bool           `help:"The listener is a switch (mcast switch). Default: a rank."`
 	AtOnce    int            `default:"256" help:"Connections open at a time. Default: ${default}."`
 	Count     int            `default:"10000" help:"Datagrams to send, or connections to make. Default: ${default}."`
 	Rate      float64        `help:"Of them a second. Default: as fast as they go."`
 	Seed      uint64         `help:"Which ones."`
 }
 
-// Run attacks and prints what it did.
+// Run attacks and prints a report of the attack.
 func (c *testbedAttackCommand) Run() error {
 	ctx, stop := cli.UntilSignal()
 	defer stop()

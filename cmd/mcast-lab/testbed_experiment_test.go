@@ -15,7 +15,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
-// An experiment of an ordinary user whose time is over keeps what it has measured, and says so.
+// When the time for an experiment of an ordinary user is over, it keeps its measurements, and says so.
 func TestExperimentWhoseTimeIsOver(t *testing.T) {
 	requireRootless(t)
 	dir := filepath.Join(forAll, "results")
@@ -33,7 +33,7 @@ func TestExperimentWhoseTimeIsOver(t *testing.T) {
 		if _, err := os.Stat(kept); err != nil {
 			continue
 		}
-		require.Contains(t, stderr.String(), "; what it had measured is in "+kept)
+		require.Contains(t, stderr.String(), "; its measurements are in "+kept)
 		require.Contains(t, stdout.String(), "allgather")
 		return
 	}

@@ -27,7 +27,7 @@ type testbedFaultCommand struct {
 	Rate        testbedRateCommand        `cmd:"" help:"Make a host's link slower or faster."`
 	Delay       testbedDelayCommand       `cmd:"" help:"Make everything that goes to a host later, until ^C."`
 	IGMP        testbedIGMPCommand        `cmd:"" name:"igmp" help:"Make the switch forget a host's groups, or ask for them again."`
-	Signal      testbedSignalCommand      `cmd:"" help:"Stop, wake or kill the rank of a host, or an aggregation node."`
+	Signal      testbedSignalCommand      `cmd:"" help:"Stop, wake or kill the rank of a host, or a switch (mcast switch)."`
 	Freeze      testbedFreezeCommand      `cmd:"" help:"Stop all processes of a host for a time."`
 	Descriptors testbedDescriptorsCommand `cmd:"" help:"Bound how many files and sockets the processes of a host may open."`
 	Heal        testbedHealCommand        `cmd:"" help:"End all faults of links, interfaces and ports."`
@@ -36,7 +36,7 @@ type testbedFaultCommand struct {
 // testbedPlace is the arguments of a fault: where.
 type testbedPlace struct {
 	testbedName
-	Place string `arg:"" help:"A host or an aggregation node: 2 or h2, n0, an address; or all, which is every host."`
+	Place string `arg:"" help:"h2 or n0: host 2 or the host of switch 0; also an index or an address; all: every host."`
 }
 
 // each calls f for the place, or for all hosts.
@@ -64,11 +64,11 @@ func (p *testbedPlace) each(f func(tb *testbed.Testbed, namespace string) error)
 type testbedLossCommand struct {
 	testbedPlace
 	Share    cli.Share `arg:"" help:"Of the packets that match, such as 1% or 0.01; 1 is a black hole, 0 ends it."`
-	At       string    `placeholder:"in|out|firewall" help:"Into the host, out of it, or by its own firewall, which tells who sends. Default: in both directions."`
+	At       string    `placeholder:"in|out|firewall" help:"Lose packets to the host, from the host, or by the host's own firewall, which tells the sender. Default: in both directions."`
 	Protocol string    `placeholder:"udp|tcp|igmp" help:"Default: all but IGMP."`
 	Cast     string    `placeholder:"unicast|multicast" help:"Default: both."`
 	Above    cli.Bytes `placeholder:"bytes" help:"Only packets of more bytes, header included."`
-	Peer     string    `placeholder:"place" help:"Only what comes from or goes to this host or node."`
+	Peer     string    `placeholder:"place" help:"Only packets from or to this host: h2, or n0 for the host of switch 0."`
 }
 
 // Run sets it.
@@ -184,7 +184,7 @@ func (c *testbedRateCommand) Run() error {
 // testbedDelayCommand is the command line of `mcast-lab testbed fault delay`.
 type testbedDelayCommand struct {
 	testbedName
-	Place string        `arg:"" help:"A host or an aggregation node: 2 or h2, n0, an address."`
+	Place string        `arg:"" help:"h2 or n0: host 2 or the host of switch 0; also an index or an address."`
 	Time  time.Duration `arg:"" help:"Such as 20ms, up to 10s."`
 	For   time.Duration `placeholder:"time" help:"How long. Default: until ^C."`
 }
@@ -295,7 +295,7 @@ func (c *testbedHealCommand) Run() error {
 	return tb.Heal()
 }
 
-// writeFaults says what is wrong with a place; own is the loss that it has always.
+// writeFaults lists the faults of a place; own is the loss that it has always.
 func writeFaults(w *strings.Builder, f testbed.Faults, own testbed.Loss) {
 	for _, fault := range []struct {
 		is   bool

@@ -11,7 +11,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/lab/testbed"
 )
 
-// Each fault is set, shown and healed; and a wrong argument is answered by what is allowed.
+// Each fault is set, shown and healed; and the error about a wrong argument names the allowed ones.
 func TestTestbedFaults(t *testing.T) {
 	name := fmt.Sprintf("fault%d", os.Getpid())
 	run := func(args ...string) (string, error) {

@@ -11,7 +11,7 @@ import (
 // testbedRefuseCommand is the command line of `mcast-lab testbed refuse`.
 type testbedRefuseCommand struct {
 	Calls   cli.Names `required:"" placeholder:"NAME,..." help:"System calls, such as sendmmsg,recvmmsg."`
-	Errno   string    `default:"ENOSYS" placeholder:"NAME" help:"What they say: ENOSYS, as an older kernel does, or EPERM, as a sandbox. Default: ${default}."`
+	Errno   string    `default:"ENOSYS" placeholder:"NAME" help:"The error that they return: ENOSYS, as in an older kernel, or EPERM, as in a sandbox. Default: ${default}."`
 	Command []string  `arg:"" passthrough:"" help:"What to run."`
 }
 

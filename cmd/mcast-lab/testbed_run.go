@@ -25,7 +25,7 @@ type testbedRunCommand struct {
 	testbedName
 	Hosts   string                `placeholder:"N|list" help:"The first N hosts, or a list such as 0,2,4-7. Default: all."`
 	PerHost []int                 `default:"1" placeholder:"K,..." help:"Ranks on each host: one number for all, or one for each. Default: ${default}."`
-	Switch  cli.Switch            `help:"Sum at aggregation nodes: those of the testbed, started for this run, or --switch=host:port[,host:port...]."`
+	Switch  cli.Switch            `help:"Sum at switches (mcast switch): alone, at the testbed's, started for this run; or at --switch=host:port[,host:port...]."`
 	Racks   bool                  `help:"Tell the ranks by MCAST_TOPOLOGY which leaf their host is under."`
 	Group   string                `placeholder:"G" help:"MCAST_GROUP: one of the testbed's by number, 0 to 63, or an address. Default: one that no other run has."`
 	Logs    string                `type:"path" placeholder:"DIR" help:"Keep the logs of the ranks here: rank0.log and so on."`
@@ -67,7 +67,7 @@ func (c *testbedRunCommand) Run() (err error) {
 	}
 	err = run.Wait()
 	if dead, ok := errors.AsType[*launch.DeadRankError](err); ok && (c.Tail || dead.Rank == 0) {
-		dead.Tail = "; what it said is above"
+		dead.Tail = "; its output is above"
 	}
 	return err
 }
@@ -175,7 +175,7 @@ func (p *prefixed) Write(b []byte) (int, error) {
 // testbedRshCommand is the command line of `mcast-lab testbed rsh`, which stands in for ssh.
 type testbedRshCommand struct {
 	testbedName
-	Host    string   `arg:"" help:"By index, address or namespace; n0 is the first aggregation node's place."`
+	Host    string   `arg:"" help:"h2 or n0: host 2 or the host of switch 0; also an index, an address or a namespace."`
 	Command []string `arg:"" optional:"" passthrough:"" help:"For a shell there, as with ssh. Default: a shell to type at."`
 }
 
@@ -197,7 +197,7 @@ func (c *testbedRshCommand) Run() error {
 	return launch.Exec(tb, namespace, "sh", "-c", strings.Join(c.Command, " "))
 }
 
-// openPlace returns a testbed, and the namespace of a host or node of it.
+// openPlace returns a testbed, and the namespace of one of its hosts or nodes.
 func openPlace(testbedName, name string) (*testbed.Testbed, string, error) {
 	tb, err := testbed.Open(testbedName)
 	if err != nil {
@@ -217,7 +217,7 @@ func placeOf(tb *testbed.Testbed, name string) (string, error) {
 			return n.Namespace, nil
 		}
 	}
-	return "", noPlace(tb, name, "an index", "h0, n0 for a node")
+	return "", noPlace(tb, name, "an index", "h0, n0 for the host of switch 0")
 }
 
 // findHost returns the host that is meant.

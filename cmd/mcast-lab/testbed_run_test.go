@@ -111,7 +111,7 @@ func TestTestbedRun(t *testing.T) {
 	cmd, _, stderr = run("--", "sh", "-c", "[ $RANK != 0 ] || { echo no luck >&2; exit 3; }; exec sleep 1000")
 	require.ErrorAs(t, cmd.Run(), &failed)
 	require.Equal(t, 1, strings.Count(stderr.String(), "no luck"), "rank 0's output was shown")
-	require.Contains(t, stderr.String(), "what it said is above")
+	require.Contains(t, stderr.String(), "its output is above")
 
 	cmd, _, stderr = run("--", "sh", "-c", "echo ready >&2; exec sleep 1000")
 	heard := &firstWrite{to: stderr, done: make(chan struct{})}
@@ -164,5 +164,5 @@ func TestTestbedRsh(t *testing.T) {
 	}
 	cmd, _, stderr := lab(t, nil, "testbed", "rsh", "--name", name, "2", "true")
 	require.Error(t, cmd.Run())
-	require.Contains(t, stderr.String(), `"2" is no host of testbed `+name+": want an index from 0 to 1, h0, n0 for a node, or an address of 10.77.0.0/16")
+	require.Contains(t, stderr.String(), `"2" is no host of testbed `+name+": want an index from 0 to 1, h0, n0 for the host of switch 0, or an address of 10.77.0.0/16")
 }

@@ -11,7 +11,7 @@ import (
 // testbedSignalCommand is the command line of `mcast-lab testbed fault signal`.
 type testbedSignalCommand struct {
 	testbedName
-	Place  string `arg:"" help:"A host or an aggregation node: 2 or h2, n0, an address."`
+	Place  string `arg:"" help:"h2 or n0: host 2 or the host of switch 0; also an index or an address."`
 	Signal string `arg:"" help:"STOP, CONT, TERM, KILL or another, by name."`
 }
 

@@ -26,7 +26,7 @@ type testbedWithCommand struct {
 // endTime is what a command has to end, once it was asked to.
 const endTime = 10 * time.Second
 
-// Run builds the testbed, runs the command, and takes the testbed down, whatever happens. It ends
+// Run builds the testbed, runs the command, and takes the testbed down, also after an error. It ends
 // with the command's status.
 func (c *testbedWithCommand) Run() error {
 	if err := c.spec().Check(); err != nil {

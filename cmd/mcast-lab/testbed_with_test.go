@@ -36,7 +36,7 @@ func copyProgram(from, to string) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(os.WriteFile(to, program, 0o755), os.Chmod(to, 0o755)) // whatever the umask is
+	return errors.Join(os.WriteFile(to, program, 0o755), os.Chmod(to, 0o755)) // Chmod: the umask may have taken bits away
 }
 
 // ordinary prepares a run by an ordinary user. $LAB is the program, $MCAST the other one.
@@ -84,7 +84,7 @@ func TestTestbedOfAnOrdinaryUser(t *testing.T) {
 	}
 }
 
-// TestTestbedFindsThePrograms: whatever PATH is, what a testbed starts has both programs by their names.
+// TestTestbedFindsThePrograms: with any PATH, commands in a testbed find both programs by their names.
 func TestTestbedFindsThePrograms(t *testing.T) {
 	requireRootless(t)
 	name := fmt.Sprintf("mcast%d-path", os.Getpid())
@@ -153,7 +153,7 @@ func TestTestbedWhereUsersHaveNoNamespaces(t *testing.T) {
 	cmd.Path, cmd.Args = "/bin/sh", []string{"sh", "-c",
 		`echo 0 >/proc/sys/user/max_user_namespaces && exec setpriv --inh-caps=-all --bounding-set=-all "$LAB" testbed with --hosts 1 -- true`}
 	cmd.SysProcAttr.Credential = &syscall.Credential{NoSetGroups: true} // root there
-	cmd.SysProcAttr.Cloneflags = syscall.CLONE_NEWUSER                  // whose own setting it is
+	cmd.SysProcAttr.Cloneflags = syscall.CLONE_NEWUSER                  // max_user_namespaces is its own setting
 	cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{HostID: nobody, Size: 1}}
 	cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{HostID: nobody, Size: 1}}
 	require.Error(t, cmd.Run())

@@ -121,7 +121,7 @@ func traces() (all []reportFile) {
 	case "auto":
 		directory = live.Directory(os.Geteuid())
 	}
-	entries, _ := os.ReadDir(directory) // what is not there has no traces
+	entries, _ := os.ReadDir(directory) // a directory that does not exist has no traces
 	var found []os.FileInfo
 	for _, e := range entries {
 		if is, _ := filepath.Match("trace-*.json", e.Name()); !is { // the pattern is right
@@ -152,11 +152,11 @@ func readStart(path string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, mostBytes))
 }
 
-// secretWords are in names of variables that hold secrets, of whatever program.
+// secretWords are in names of variables that hold secrets, of any program.
 var secretWords = []string{"SECRET", "TOKEN", "PASSW", "KEY", "CREDENTIAL"}
 
-// hidden returns what replaces all secrets of an environment in a text: values of variables that may hold one, misspelled
-// ones too, and the secret in MCAST_SECRET_FILE. A file that was written before must not have them either.
+// hidden returns what replaces all secrets of an environment in a text: values of variables that may hold one,
+// misspelled ones too, and the secret in MCAST_SECRET_FILE. A file that was written before must not have them either.
 func hidden(environ []string) func([]byte) []byte {
 	// A shorter value of a variable that only sounds like a secret is none, as of TOKENIZERS_PARALLELISM=false, and is
 	// everywhere in a report.

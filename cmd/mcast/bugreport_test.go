@@ -35,7 +35,7 @@ func unpack(t *testing.T, archive string) map[string]string {
 	}
 }
 
-// TestBugReport: it has what it promises, and no secret that is in the environment, a file or a trace.
+// TestBugReport: a report has all promised files, and no secret of the environment, of a file or of a trace.
 func TestBugReport(t *testing.T) {
 	const secret, misspelled, foreign = `correct"horse\battery<staple>`, "another-horse-battery-staple", "token-of-somebody"
 	folder := t.TempDir()

@@ -29,21 +29,21 @@ import (
 
 // doctorCommand is the command line of `mcast doctor`.
 type doctorCommand struct {
-	Hosts  cli.Names     `placeholder:"NAME,..." help:"Start it on these hosts instead of this one, compare what they say, and measure the paths between them. The variables of this environment that concern a job go along, secrets do not."`
+	Hosts  cli.Names     `placeholder:"NAME,..." help:"Start it on these hosts instead of this one, compare their answers, and measure the paths between them. The variables of this environment that concern a job go along, secrets do not."`
 	Shell  string        `default:"ssh -o BatchMode=yes -o ConnectTimeout=5" placeholder:"COMMAND" help:"What starts a command on a host. Default: ${default}."`
 	Remote string        `placeholder:"FILE" help:"This program, as those hosts name it. Default: its path here."`
 	Listen time.Duration `default:"2s" placeholder:"TIME" help:"How long to listen for an IGMP querier, which takes root or CAP_NET_RAW. One that answers nobody asks every 125s. Default: ${default}."`
 	NCCL   bool          `name:"nccl" default:"true" negatable:"" help:"Ask what NCCL would do with the plugin, as mcast nccl check does."`
 	JSON   bool          `name:"json" help:"Print a JSON object: findings, and the facts that they come from."`
 
-	Meet       string        `placeholder:"HOST:PORT" help:"Meet the other hosts of a job there, where it is started as well, and measure the paths between all. The host whose address it is prints the report. Default: what torchrun, srun or mpirun say, if one of them starts it on several hosts."`
+	Meet       string        `placeholder:"HOST:PORT" help:"Start it on all hosts of a job: they meet at this address and measure the paths between them. The host with the address prints the report. Default: as torchrun, srun or mpirun say, if one of them starts it on several hosts."`
 	HostsCount int           `placeholder:"N" help:"How many hosts meet. Default: as the launcher says, or as many as --names."`
-	Names      cli.Names     `placeholder:"NAME,..." help:"What the hosts that meet call themselves (--name), so that who does not come is named. Default: not known."`
-	Token      string        `placeholder:"WORD" help:"A word without which nobody takes part, the same on all hosts. Default: the launcher's name of the job, or none, which strangers may guess: a host is then measured only if it connects from the address that it names, so that nobody has all hosts send to a victim's."`
+	Names      cli.Names     `placeholder:"NAME,..." help:"Names of the hosts that meet (--name), so that the report can name an absent one. Default: not known."`
+	Token      string        `placeholder:"WORD" help:"A word without which nobody takes part, the same on all hosts. Default: the launcher's name of the job, or none. Strangers may guess either, and could have all hosts send to a victim: by default a host is measured only if it connects from the address that it names."`
 	Wait       time.Duration `default:"30s" placeholder:"TIME" help:"How long to wait for hosts to come. Default: ${default}."`
 	Name       string        `placeholder:"NAME" help:"Call this host so. Default: its host name."`
-	Brief      bool          `hidden:"" help:"Measure, and look at nothing else: whoever starts it has asked already."`
-	Root       string        `hidden:"" placeholder:"DIR" help:"A folder whose files count before those below / of this host, for tests."`
+	Brief      bool          `hidden:"" help:"Measure, and look at nothing else: the program that starts it has asked already."`
+	Root       string        `hidden:"" placeholder:"DIR" help:"A folder to look for files in before / of this host, for tests."`
 }
 
 // doctorReport is one on a host or on a job's.
@@ -65,7 +65,7 @@ type unableError struct{ error }
 
 func (e unableError) Unwrap() error { return e.error }
 
-// ExitCode is that of a mistake, if it was one.
+// ExitCode is the status of a mistake if the error was one, else of an error.
 func (e unableError) ExitCode() int {
 	if _, mistake := errors.AsType[config.Mistake](e.error); mistake {
 		return config.ExitMistake
@@ -202,8 +202,8 @@ func (d *doctorCommand) job() (*launcher.Host, error) {
 // byMeet is said of hosts that no launcher has started.
 const byMeet = "--meet"
 
-// ours reports whether an address is one of this host's, as each of loopback is: Debian and Ubuntu write 127.0.1.1 beside the
-// own name into /etc/hosts.
+// ours reports whether an address is one of this host's, as each of loopback is: Debian and Ubuntu write 127.0.1.1
+// beside the own name into /etc/hosts.
 func ours(meet string) (bool, error) {
 	host, _, err := net.SplitHostPort(meet)
 	if err != nil {
@@ -279,8 +279,8 @@ func (d *doctorCommand) ask(ctx context.Context) (doctorReport, error) {
 	return &report, nil
 }
 
-// meetOf returns where hosts can meet: at the first that has an address. A zone of it would be that
-// host's own.
+// meetOf returns where hosts can meet: at the first one that has an address. The address comes without a zone, which
+// would mean something on that host alone.
 func (d *doctorCommand) meetOf(facts []doctor.Facts) string {
 	if d.Meet != "" {
 		return d.Meet

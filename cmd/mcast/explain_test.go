@@ -14,7 +14,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/watch"
 )
 
-// TestExplainOfHosts: two looks at what hosts serve are an interval, of which there is a verdict.
+// TestExplainOfHosts: two looks at the pages of hosts make an interval, and the verdict is about it.
 func TestExplainOfHosts(t *testing.T) {
 	var looks atomic.Int64
 	server := httptest.NewServer(watch.Serve(func() ([]watch.Rank, []error) {

@@ -24,20 +24,20 @@ import (
 
 // metricsCommand gives Prometheus what the ranks of this host count: docs/how-to/monitor.md.
 type metricsCommand struct {
-	Listen   string        `help:"Serve /metrics there, and a page for people at /, for all ranks of this host that are and will be: host:port, such as :9464. With MCAST_SECRET, by HTTPS and for who proves it: mcast secret --metrics." placeholder:"HOST:PORT"`
+	Listen   string        `help:"Serve /metrics at this address, and a page for people at /, for all ranks of this host, later ones too: host:port, such as :9464. With MCAST_SECRET, by HTTPS and only for clients that prove it: mcast secret --metrics." placeholder:"HOST:PORT"`
 	Textfile string        `help:"Write mcast.prom to this directory, for node_exporter's textfile collector, every --interval." placeholder:"DIR"`
 	OTLP     string        `name:"otlp" help:"Send to a collector of OpenTelemetry, by OTLP over HTTP, every --interval; variables such as OTEL_EXPORTER_OTLP_HEADERS count." placeholder:"URL"`
 	Interval time.Duration `default:"15s" help:"How often a file is written, or metrics are sent; 0: once."`
 	watchFlags
 }
 
-// oldPage is when those who ask over the network are given a new page: what it takes to look at all ranks they cannot
-// multiply.
+// oldPage is how old a page may be for clients on the network: however often they ask, all ranks are looked at no more
+// than once in that time.
 const oldPage = time.Second
 
 // watchFlags say where to look for ranks.
 type watchFlags struct {
-	Directory string `help:"Where ranks publish; MCAST_METRICS of theirs. Else that of this environment, or of this user; root sees those of all users." placeholder:"DIR"`
+	Directory string `help:"The folder where ranks publish: their MCAST_METRICS. Default: MCAST_METRICS here, or this user's folder; root sees the ranks of all users." placeholder:"DIR"`
 }
 
 // look returns what looks for ranks.
@@ -151,8 +151,8 @@ func (c *metricsCommand) Run() error {
 	return nil
 }
 
-// every does all of something each interval until ctx ends. What fails is said, and done again with the next interval: a
-// full disk or a collector that restarts is no reason to be blind from then on. An interval of 0 is once.
+// every does all of something each interval until ctx ends. What fails is said, and done again with the next interval:
+// a full disk or a collector that restarts is no reason to be blind from then on. An interval of 0 is once.
 func every(ctx context.Context, interval time.Duration, log *slog.Logger, all []func(context.Context) error) error {
 	for {
 		var errs []error

@@ -49,7 +49,7 @@ func TestTextfileOfNoDirectory(t *testing.T) {
 	require.ErrorContains(t, writeTextfile(filepath.Join(t.TempDir(), "none", "mcast.prom"), prometheus.NewRegistry()), "--textfile: ")
 }
 
-// TestOTLP: a collector is sent what Prometheus is shown, histograms included, and an error of it is ours.
+// TestOTLP: a collector gets the same metrics as Prometheus, histograms included, and its error is an error of ours.
 func TestOTLP(t *testing.T) {
 	var got collector.ExportMetricsServiceRequest
 	status := http.StatusOK

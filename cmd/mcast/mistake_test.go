@@ -11,7 +11,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/cli/clitest"
 )
 
-// TestMistakes: whatever is given wrongly, to whatever command, ends with one status, and nothing has begun.
+// TestMistakes: any wrong argument, of any command, ends with the same status, before anything has begun.
 func TestMistakes(t *testing.T) {
 	clitest.RequireMistakes(t, [][3]string{
 		{"", "sim soak --seeds 3", "sim is in mcast-lab now, which no package has: `make build` in a checkout makes bin/mcast-lab: bin/mcast-lab sim soak --seeds 3\n"},
@@ -42,7 +42,7 @@ func TestMistakes(t *testing.T) {
 		{"", "bench allgather --inflight 4", "want --window"},
 		{"", "bench allgather --window 1K --inflight -1", "want at least 1"},
 		{"", "bench allgather --window -4", "is not a size"},
-		{"", "bench allgather --exact", "no reduction"},
+		{"", "bench allgather --exact", "--exact is for reductions"},
 		{"", "bench allgather --ranks 99999999999999999999", "99999999999999999999"},
 		{"", "bench allreduce --op average", "want one of"},
 		{"", "bench allreduce --bytes 3", "no multiple of 4"},
@@ -83,7 +83,7 @@ func TestMistakes(t *testing.T) {
 		{"", "switch --workers 1000", "want 1 to 64"},
 		{"", "switch --workers -1", "want 1 to 64"},
 		{"", "switch --memory -1", "is not a size"},
-		{"", "switch --memory 1M --job-memory 2M", "want at most all of it"},
+		{"", "switch --memory 1M --job-memory 2M", "want at most as much"},
 		{"", "switch --jobs 0", "want at least 1"},
 		{"", "switch --members -1", "want at least 1"},
 		{"", "switch --join-timeout 0", "above 0"},

@@ -7,7 +7,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/cli"
 )
 
-// withLab says how people of a checkout, who alone have it, get the other program; a command line of it follows.
+// withLab says how to build mcast-lab, which is in checkouts only; a command line for mcast-lab follows.
 const withLab = " is in mcast-lab now, which no package has: `make build` in a checkout makes bin/mcast-lab: bin/mcast-lab "
 
 // moved says where to find what this program once did, and mcast-lab does now; empty: it is none of that.

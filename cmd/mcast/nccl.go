@@ -24,11 +24,11 @@ type ncclCommand struct {
 
 // ncclCheckCommand is the command line of `mcast nccl check`.
 type ncclCheckCommand struct {
-	Nodes    int    `default:"4" placeholder:"N" help:"Of the job. Default: ${default}."`
-	GPUs     int    `name:"gpus" placeholder:"N" help:"Of a node, a rank each. Default: those of this host, or 1."`
-	NVSwitch string `name:"nvswitch" default:"unknown" enum:"yes,no,unknown" placeholder:"yes|no" help:"Whether an NVSwitch joins a node's GPUs. Default: whether sysfs shows one."`
-	NCCL     string `name:"nccl" type:"path" placeholder:"FILE" help:"The libnccl.so.2 that is meant. Default: that of torch, else the loader's."`
-	Python   string `placeholder:"FILE" help:"The Python whose torch is meant. Default: that of VIRTUAL_ENV, else python3 of PATH."`
+	Nodes    int    `default:"4" placeholder:"N" help:"Hosts of the job. Default: ${default}."`
+	GPUs     int    `name:"gpus" placeholder:"N" help:"GPUs of a host, a rank each. Default: as many as this host has, or 1."`
+	NVSwitch string `name:"nvswitch" default:"unknown" enum:"yes,no,unknown" placeholder:"yes|no" help:"Whether an NVSwitch joins a host's GPUs. Default: whether sysfs shows one."`
+	NCCL     string `name:"nccl" type:"path" placeholder:"FILE" help:"The libnccl.so.2 to check. Default: torch's, else the loader's."`
+	Python   string `placeholder:"FILE" help:"The Python that has torch. Default: VIRTUAL_ENV's, else python3 of PATH."`
 	Root     string `type:"path" default:"/" hidden:"" help:"The folder that stands for /, where /sys, /proc and /etc are looked for."`
 	JSON     bool   `name:"json" help:"Print a JSON object."`
 }
@@ -80,7 +80,7 @@ func (c *ncclLoadCommand) Run() error { return probe.Child(os.Stdout, c.Library)
 
 // ncclTopologyCommand is the command line of `mcast nccl topology`.
 type ncclTopologyCommand struct {
-	GPU     []string  `name:"gpu" placeholder:"BUSID[=NUMA]" help:"A GPU of this host, such as 0000:3b:00.0=1; may be repeated. Default: those that sysfs and NVIDIA's driver show."`
+	GPU     []string  `name:"gpu" placeholder:"BUSID[=NUMA]" help:"A GPU of this host, such as 0000:3b:00.0=1; may be repeated. Default: all that sysfs and NVIDIA's driver show."`
 	Nets    cli.Names `placeholder:"NAME,..." help:"The plugin's network devices, one for each GPU. Default: asks the plugin."`
 	Library string    `type:"path" placeholder:"FILE" help:"The plugin. Default: lib/libnccl-net-mcast.so beside this program's folder."`
 	Root    string    `type:"path" default:"/" hidden:"" help:"The folder that stands for /."`

@@ -27,7 +27,7 @@ type otlpSender struct {
 	exporter *otlpmetrichttp.Exporter
 }
 
-// newOTLPSender returns one that sends what is gathered to a URL, by OTLP over HTTP. Variables of OpenTelemetry, such as
+// newOTLPSender returns a sender of gathered metrics to a URL, by OTLP over HTTP. Variables of OpenTelemetry, such as
 // OTEL_EXPORTER_OTLP_HEADERS and OTEL_RESOURCE_ATTRIBUTES, count.
 func newOTLPSender(ctx context.Context, at string, from prometheus.Gatherer) (*otlpSender, error) {
 	if u, err := url.Parse(at); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {

@@ -12,7 +12,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/watch"
 )
 
-// rankFlags choose ranks among those that publish.
+// rankFlags choose among the ranks that publish.
 type rankFlags struct {
 	watchFlags
 	User  string `placeholder:"NAME" help:"Only ranks of this user, by name or number."`

@@ -10,7 +10,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/identity"
 )
 
-// secretCommand prints a secret, or what is derived from one.
+// secretCommand prints a new secret, or the certificate and key that are derived from one.
 type secretCommand struct {
 	Metrics bool `help:"Print, of the secret that MCAST_SECRET (or MCAST_SECRET_FILE) is, the certificate and key by which Prometheus reads metrics."`
 	JSON    bool `name:"json" help:"Print a JSON object: secret, or pem."`

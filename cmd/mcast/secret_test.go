@@ -87,7 +87,7 @@ func TestMetricsWithSecret(t *testing.T) {
 		require.Error(t, cmd.Run())
 		require.Contains(t, stderr.String(), "switch "+at+" does not answer") // it is none
 		if c.variable == "MCAST_SECRET="+secret {
-			c.want = "are not those of mcast switch"
+			c.want = "is no page of mcast switch"
 		}
 		require.Contains(t, stdout.String(), c.want)
 	}
@@ -99,7 +99,7 @@ func TestMetricsWithSecret(t *testing.T) {
 func TestMetricsWithoutSecret(t *testing.T) {
 	vars := []string{"MCAST_METRICS=" + systest.ShortDir(t)}
 	p := background(t, vars, "metrics", "--listen", "0.0.0.0:0")
-	p.err.match(t, `(everybody who reaches this address) may read what is there; see MCAST_SECRET" listen=0.0.0.0:0`)
+	p.err.match(t, `(everybody who reaches this address) may read the metrics; see MCAST_SECRET" listen=0.0.0.0:0`)
 	port := p.err.match(t, `url=http://\S*:(\d+)/metrics`)
 	status, _ := get(t, http.DefaultClient, "http://127.0.0.1:"+port+"/ranks")
 	require.Equal(t, http.StatusOK, status)

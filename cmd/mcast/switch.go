@@ -41,7 +41,7 @@ type switchCommand struct {
 	Members      int             `default:"4096" placeholder:"n" help:"Connections of members of all jobs. Default: ${default}."`
 	JoinTimeout  time.Duration   `default:"30s" placeholder:"d" help:"How long a job waits for the last of its ranks. Default: ${default}."`
 	DrainTimeout time.Duration   `default:"30s" placeholder:"d" help:"After SIGTERM: how long members have to leave. Default: ${default}."`
-	HTTP         string          `name:"http" placeholder:"host:port" help:"Serve /metrics for Prometheus and /healthz here; with a secret, by HTTPS, and /metrics for who proves MCAST_SECRET (mcast secret --metrics). Default: nowhere."`
+	HTTP         string          `name:"http" placeholder:"host:port" help:"Serve /metrics for Prometheus and /healthz here; with a secret, by HTTPS, and /metrics only for clients that prove MCAST_SECRET (mcast secret --metrics). Default: nowhere."`
 	JSON         bool            `name:"json" help:"Log JSON objects instead of text."`
 }
 
@@ -57,7 +57,7 @@ func (c *switchCommand) Run() error {
 		return err
 	}
 	var own string
-	if c.Secrets == "" || c.HTTP != "" { // else whatever the environment says is of others
+	if c.Secrets == "" || c.HTTP != "" { // else a secret in the environment is for other programs
 		var err error
 		if own, err = config.SecretOf(os.LookupEnv); err != nil {
 			return err
@@ -136,7 +136,7 @@ func (c *switchCommand) checkAmounts() error {
 		return config.Mistakef("--drain-timeout=%v is not allowed: want 0 or more", c.DrainTimeout)
 	}
 	if c.JobMemory > c.Memory {
-		return config.Mistakef("--job-memory=%s is more than --memory=%s: want at most all of it",
+		return config.Mistakef("--job-memory=%s is more than --memory=%s: want at most as much",
 			config.FormatBytes(int(c.JobMemory)), config.FormatBytes(int(c.Memory)))
 	}
 	job := c.JobMemory
@@ -155,7 +155,7 @@ func (c *switchCommand) drain(s *switchd.Server, signals chan os.Signal, log *sl
 	log.Info("draining", "jobs", s.Stats().Jobs, "timeout", c.DrainTimeout.String())
 	ctx, cancel := context.WithTimeout(context.Background(), c.DrainTimeout)
 	defer cancel()
-	defer signal.Stop(signals) // further ones do what they do by default
+	defer signal.Stop(signals) // further signals have their default effect
 	go func() {
 		select {
 		case <-signals:
@@ -170,8 +170,8 @@ func (c *switchCommand) drain(s *switchd.Server, signals chan os.Signal, log *sl
 	return err
 }
 
-// secrets reads --secrets; without it members prove the switch's own secret, if it has one. That opens --http in either
-// case: what is there is of all tenants.
+// secrets reads --secrets; without it members prove the switch's own secret, if it has one. The own secret opens --http
+// in either case: the pages there are about all tenants.
 func (c *switchCommand) secrets(own string) (session.Secrets, error) {
 	if c.Secrets == "" && own == "" {
 		return nil, nil
@@ -181,7 +181,7 @@ func (c *switchCommand) secrets(own string) (session.Secrets, error) {
 	}
 	if c.HTTP != "" && own == "" {
 		return nil, config.Mistakef("--http with --secrets takes MCAST_SECRET or MCAST_SECRET_FILE, a secret of the switch's own: " +
-			"who knows it may read what is there, of all tenants")
+			"clients that know it may read the metrics of all tenants")
 	}
 	file, err := os.Open(c.Secrets)
 	if err != nil {
@@ -207,7 +207,7 @@ func listenError(flag string, err error) error {
 	case errors.Is(err, syscall.EADDRINUSE):
 		return fmt.Errorf("%w: `ss -ltnp` shows the program that listens there; --%s takes another port", err, flag)
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
-		return fmt.Errorf("%w: no interface here has that address; `ip addr` shows those that --%s takes", err, flag)
+		return fmt.Errorf("%w: no interface here has that address; `ip addr` shows the addresses that --%s takes", err, flag)
 	}
 	return err
 }
@@ -223,7 +223,7 @@ func serveHTTP(flag, at string, handler http.Handler, secret string, log *slog.L
 		return nil, fmt.Errorf("--%s: %w", flag, listenError(flag, err))
 	}
 	if pages == nil && !loopback(at) {
-		log.Warn("everybody who reaches this address may read what is there; see MCAST_SECRET", flag, at)
+		log.Warn("everybody who reaches this address may read the metrics; see MCAST_SECRET", flag, at)
 	}
 	log.Info("metrics", "url", fmt.Sprintf("%s://%v/metrics", httpd.Scheme(pages), ln.Addr()))
 	return httpd.Serve(ln, handler, pages), nil

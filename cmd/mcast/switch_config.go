@@ -9,8 +9,8 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// flagFile gives flags of `mcast switch` the values of a JSON object whose keys
-// are their names. The command line goes before it.
+// flagFile gives flags of `mcast switch` the values of a JSON object, in which
+// the names of flags are the keys. The command line goes before it.
 type flagFile map[string]any
 
 func readFlagFile(r io.Reader) (kong.Resolver, error) {

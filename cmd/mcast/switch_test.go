@@ -210,7 +210,7 @@ func TestSwitchReportsBadInput(t *testing.T) {
 		`--http="9" is not allowed`:   {"--http", "9"},
 		`--bind="x" is not allowed`:   {"--bind", "x"},
 		"--jobs=-5":                   {"--jobs=-5", "--members", "7"},
-		"want at most all of it":      {"--memory", "1M", "--job-memory", "2M"},
+		"want at most as much":        {"--memory", "1M", "--job-memory", "2M"},
 		"leaves a job 62":             {"--memory", "1000"},
 		`--rate=unlimited`:            {"--rate", "unlimited"},
 		"takes another port":          {"--bind", listening(t)},
@@ -260,7 +260,7 @@ func TestSwitchOfTenants(t *testing.T) {
 func TestSwitchWarnsWhenOpenToAll(t *testing.T) {
 	p := runSwitch(t, nil, "--bind", "0.0.0.0:0", "--http", "0.0.0.0:0")
 	p.err.match(t, `(everybody who reaches this address) may use the switch`)
-	p.err.match(t, `(everybody who reaches this address) may read what is there; see MCAST_SECRET" http=0.0.0.0:0`)
+	p.err.match(t, `(everybody who reaches this address) may read the metrics; see MCAST_SECRET" http=0.0.0.0:0`)
 	p.out.match(t, `^listening on (.*)$`)
 	require.NoError(t, p.signal(syscall.SIGTERM))
 	require.NoError(t, p.wait(t))

@@ -65,7 +65,7 @@ func (c *topCommand) Run() error {
 	return c.watch(ctx, look, show)
 }
 
-// watch shows what is done in each interval until ctx ends.
+// watch shows the activity of each interval until ctx ends.
 func (c *topCommand) watch(ctx context.Context, look func() ([]watch.Rank, []error), show func([]watch.Activity, []error) error) error {
 	tick := time.NewTicker(c.Interval)
 	defer tick.Stop()

@@ -3,7 +3,7 @@
     check.py MANIFEST...
 
 The schemas are in the custom resource definitions of pinned Go modules, which `go mod download` fetches and
-whose checksums it verifies.
+verifies by their checksums.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import yaml
 from jsonschema import Draft202012Validator
 
 _TRAINER = ("github.com/kubeflow/trainer/v2@v2.0.0", "manifests/base/crds/trainer.kubeflow.org_")
-# Which module and which file of it has the definition of a kind.
+# For each kind the Go module, and the file in it, with the definition.
 DEFINITIONS = {
     "PyTorchJob": (
         "github.com/kubeflow/training-operator@v1.8.1",
@@ -59,7 +59,7 @@ def schema(kind: str, version: str) -> dict[str, Any]:
         allowed = ", ".join(f"{group}/{v}" for v in served)
         sys.exit(f"{kind}: apiVersion {version} is not allowed: want {allowed}")
     found = served[version.split("/")[1]]["schema"]["openAPIV3Schema"]
-    found["properties"]["metadata"] = {  # of which definitions only say that it is an object
+    found["properties"]["metadata"] = {  # definitions only say that metadata is an object
         "properties": {
             "name": {"type": "string", "pattern": "^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"},
             "namespace": {"type": "string"},
@@ -74,7 +74,7 @@ def schema(kind: str, version: str) -> dict[str, Any]:
 
 
 def close(node: Any) -> None:
-    """Forbid what a schema, or one below it, does not name, and have what is number or text be either."""
+    """Forbid fields that a schema, or one below it, does not name; allow number or text where it says so."""
     if isinstance(node, list):
         for each in node:
             close(each)
@@ -96,7 +96,7 @@ def close(node: Any) -> None:
 
 
 def faults(manifest: dict[str, Any]) -> list[str]:
-    """Return what is wrong with a manifest, each with the path to it."""
+    """Return the faults of a manifest, each with the path to it."""
     kind = manifest.get("kind", "")
     if kind not in DEFINITIONS:
         return [f"kind {kind!r} is not one of {', '.join(sorted(DEFINITIONS))}"]

@@ -1,4 +1,4 @@
-"""Train on two workers of Ray Train, whose ranks meet over the backend "mcast"; held to gloo's weights.
+"""Train on two workers of Ray Train that meet over the backend "mcast"; compare with gloo's weights.
 
 It is examples/train.py, called by Ray in the place of a launcher.
 """

@@ -1,10 +1,10 @@
-"""Train one replica of a torchft job, whose gradients are averaged over torch-mcast.
+"""Train one replica of a torchft job; torch-mcast averages the gradients of all replicas.
 
     TORCHFT_LIGHTHOUSE=http://host0:29510 python examples/torchft/train.py --replica 0
 
-Each replica is a process with a copy of the model. In a step each takes its part of one and the same batch,
-whoever takes part, so any number of them come to the weights of one process that trains on whole batches,
-to which this script holds them at the end. The job ends after --steps steps in which all replicas took part.
+Each replica is a process with a copy of the model. In each step the replicas that take part divide one and
+the same batch. So any number of them come to the weights of one process that trains on whole batches, and
+this script compares with these at the end. The job ends after --steps steps in which all replicas took part.
 """
 
 from __future__ import annotations
@@ -76,13 +76,13 @@ def say(what: str) -> None:
 
 
 class Replica:
-    """What one replica trains, and what it gives to one that joins."""
+    """A replica's model and optimizer, and the state that it gives to a replica that joins."""
 
     def __init__(self, number: int) -> None:
         self.module = model()
         self.optimizer = optimizer_of(self.module)
         self.full_steps = 0  # in which all took part
-        # torchft's manager meets the ranks of its replica here, of which there is one.
+        # torchft's manager meets the ranks of its replica here; a replica has one.
         self.store = TCPStore("localhost", 0, is_master=True, wait_for_workers=False)
         self.group = ProcessGroupMcast(timeout=timedelta(seconds=60))
         self.manager = Manager(

@@ -60,7 +60,7 @@ const mostSorts = 64
 // window is all steps of a trace.
 func (t *Trace) window() []span { return union(slices.Clone(t.steps)) }
 
-// inFlight returns when collectives of which a function is true were under way.
+// inFlight returns when the collectives were under way for which a function is true.
 func (t *Trace) inFlight(window []span, of func(c *Collective) bool) (all []span) {
 	for i := range t.Collectives {
 		if c := &t.Collectives[i]; of(c) {

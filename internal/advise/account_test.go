@@ -40,7 +40,7 @@ func (d *drawn) text() string {
 	return `{"schemaVersion":1,"distributedInfo":{"backend":"gloo","rank":0,"world_size":2},"traceEvents":[` + strings.Join(events, ",") + `]}`
 }
 
-// TestAccountMicrosecondByMicrosecond holds what is exposed, hidden and waited for against a count of every microsecond.
+// TestAccountMicrosecondByMicrosecond compares the exposed, hidden and waited time with a count of every microsecond.
 func TestAccountMicrosecondByMicrosecond(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		stretch := rapid.Custom(func(t *rapid.T) span {

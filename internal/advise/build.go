@@ -17,14 +17,14 @@ type builder struct {
 	trace   Trace
 	job     distributed
 	threads map[string]*thread
-	kernels merged            // what a GPU computed
-	records map[int64]message // by External id: what was to be communicated
+	kernels merged            // compute of the GPU
+	records map[int64]message // by External id: the message of a collective
 	posts   []post            // calls of collectives
 	gloo    []flight
 	nccl    []flight
 	mcast   []flight
-	details []detail // of those in mcast
-	spans   int      // that are held
+	details []detail // details of the collectives in mcast
+	spans   int      // number of spans in memory
 }
 
 // flight is a collective under way.
@@ -53,10 +53,10 @@ type post struct {
 
 // thread is what a CPU's thread did.
 type thread struct {
-	work       merged // operators that compute: whole
-	containers []span // what computes only if nothing else lies in it: nodes of autograd, which call hooks that wait
-	others     []span // what does not compute
-	gloo       bool   // whether it is gloo's, whose operators are part of a collective
+	work       merged // operators that compute, from begin to end
+	containers []span // nodes of autograd: they compute unless other events lie in them, such as hooks that wait
+	others     []span // events that do not compute
+	gloo       bool   // a thread of gloo: its operators are part of a collective
 }
 
 func newBuilder() *builder {
@@ -219,7 +219,7 @@ func (b *builder) other(e *event, when span) {
 	}
 }
 
-// thread returns that of an event; nil: CPUs do not count.
+// thread returns the thread of an event; nil: CPUs do not count.
 func (b *builder) thread(e *event) *thread {
 	if b.trace.OnGPU {
 		return nil
@@ -303,7 +303,7 @@ func (b *builder) done() (*Trace, error) {
 	return t, nil
 }
 
-// world returns the ranks of the job, or of the largest group of which there is a trace; 0: not known.
+// world returns the number of ranks of the job, or of the largest group in the traces; 0: not known.
 func (b *builder) world(flights []flight) int {
 	if b.job.World > 0 {
 		return min(b.job.World, maxRanks)
@@ -318,7 +318,7 @@ func (b *builder) world(flights []flight) int {
 	return world
 }
 
-// whole is from the first to the last moment of which there is something to tell.
+// whole is from the first to the last moment of any collective or computation.
 func (t *Trace) whole() span {
 	w := t.Collectives[0].during
 	for _, c := range t.Collectives {

@@ -37,11 +37,11 @@ type arguments struct {
 	Types      json.RawMessage `json:"Input type"`
 }
 
-// shape is the number of elements of an argument: of a tensor, or of all in a list of tensors. Of a scalar it is 0, as
-// of what is no tensor.
+// shape is the number of elements of an argument: of a tensor, or of all in a list of tensors. It is 0 for a scalar and
+// for other arguments.
 type shape int64
 
-// UnmarshalJSON reads [2, 3], [[2, 3], [4]] or what is no tensor's.
+// UnmarshalJSON reads [2, 3], [[2, 3], [4]], or the form of another argument, as 0.
 func (s *shape) UnmarshalJSON(text []byte) error {
 	*s = 0
 	if !bytes.HasPrefix(text, []byte("[")) {
@@ -115,7 +115,7 @@ func (a *arguments) tensors(m *message, in, out int) {
 	}
 }
 
-// count reads a number of things; what is no such number is 0.
+// count reads a number from 0 to most; anything else is 0.
 func count(n json.Number, most int64) int64 {
 	v, err := strconv.ParseInt(string(n), 10, 64)
 	if err != nil || v < 0 || v > most {

@@ -8,7 +8,8 @@ import (
 // Kind is what a collective does.
 type Kind string
 
-// The kinds that have a law of what they move over links, and Broadcast. All others go over torch-mcast as they went before.
+// The kinds with a known law of bytes over links, and Broadcast. All others take the same path with torch-mcast as
+// without.
 const (
 	Allgather     Kind = "all_gather"
 	ReduceScatter Kind = "reduce_scatter"
@@ -54,7 +55,7 @@ var typeSizes = map[string]int64{
 	"uint16": 2, "uint32": 4, "uint64": 8,
 }
 
-// typeNames are those that are shown, of each of the other names.
+// typeNames maps the other names of a type to the one that is shown.
 var typeNames = map[string]string{
 	"float": "float32", "double": "float64", "half": "float16", "byte": "uint8", "unsigned char": "uint8", "char": "int8",
 	"signed char": "int8", "short": "int16", "int": "int32", "long": "int64", "long int": "int64",

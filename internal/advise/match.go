@@ -33,7 +33,7 @@ func (b *builder) flights() []flight {
 	return found
 }
 
-// describe has each of torch-mcast's collectives move what the details within it say: those that come next on its thread.
+// describe gives each of torch-mcast's collectives the message of the detail within it, the next one on its thread.
 func (b *builder) describe() {
 	slices.SortFunc(b.mcast, func(x, y flight) int { return inThreads(x.thread, x.during, y.thread, y.during) })
 	slices.SortFunc(b.details, func(x, y detail) int { return inThreads(x.thread, x.during, y.thread, y.during) })
@@ -62,8 +62,8 @@ func inThreads(thread string, at span, other string, then span) int {
 	return cmp.Or(cmp.Compare(thread, other), cmp.Compare(at.from, then.from))
 }
 
-// match finds out by which call gloo came to each of its collectives. They wait for one of its threads, in order. Its
-// Reduce-Scatters are Allreduces, and what it gathers has an output that only the call has a size of.
+// match finds the call that led to each collective of gloo. Calls wait for one of gloo's threads, in order. Its
+// Reduce-Scatters are Allreduces, and the size of the output of an Allgather is known from the call alone.
 func (b *builder) match() {
 	slices.SortStableFunc(b.posts, func(x, y post) int { return cmp.Compare(x.at, y.at) })
 	slices.SortStableFunc(b.gloo, func(x, y flight) int { return cmp.Compare(x.during.from, y.during.from) })
@@ -104,7 +104,7 @@ func (p *post) fits(f *flight) bool {
 	return p.in == f.in || p.in == 0 || f.in == 0
 }
 
-// collective is a flight with what is known of its group.
+// collective is a flight, with the facts known about its group.
 func (b *builder) collective(f *flight) Collective {
 	c := Collective{Kind: f.kind, Posted: f.posted, during: f.during, Type: f.dtype, Size: f.size, Group: f.group, Ranks: f.ranks, number: f.number}
 	if c.Size == 0 && len(b.job.Groups) <= 1 {

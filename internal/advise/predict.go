@@ -70,8 +70,8 @@ func predict(accounts []Account, all [][]transfer, from crossing.Way, to crossin
 
 		link, first, last := demand(all[i], to, perHost, a.Steps)
 		p.Link = max(p.Link, seconds(link.busiest()/rate))
-		// No rank computes less than it does, and some time nothing is there to hide behind: before what is computed
-		// first is gathered, and while what is computed last is reduced.
+		// No rank computes less than now, and two transfers have no compute to hide behind: the first Allgather of a step,
+		// and its last reduction.
 		p.Least = max(p.Least, a.Step-a.exposed[gathers]-a.exposed[reduces]+seconds((first+last)/rate))
 	}
 	p.Most = min(p.Most, step)
@@ -80,8 +80,8 @@ func predict(accounts []Account, all [][]transfer, from crossing.Way, to crossin
 	return p
 }
 
-// saved returns by how much less a rank would wait in a step if only the backend were changed: what it waited, as far
-// as that was for bytes and not for ranks that came later, in proportion to the bytes that no longer cross links.
+// saved returns by how much less a rank would wait in a step if only the backend were changed: its wait for bytes, not
+// for ranks that came later, in proportion to the bytes that no longer cross links.
 func (a *Account) saved(all []transfer, from, to crossing.Way, perHost int) (sum time.Duration) {
 	var took, saves [classes]float64
 	for _, x := range all {

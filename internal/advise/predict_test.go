@@ -14,9 +14,9 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/crossing"
 )
 
-// onGPUs are the traces of ranks over NCCL in the form of Kineto: in each of two steps an Allgather and a Reduce-Scatter
-// of a MiB a rank, which take so many microseconds one after another, each before 50 microseconds of compute. Rank 0
-// comes 20 microseconds later than all others, who wait for it in the Allgather.
+// onGPUs are the traces of ranks over NCCL in the form of Kineto: in each of two steps an Allgather and a
+// Reduce-Scatter of a MiB a rank, which take so many microseconds one after another, each before 50 microseconds of
+// compute. Rank 0 comes 20 microseconds later than all others, who wait for it in the Allgather.
 func onGPUs(ranks int, gather, scatter float64) (texts []string) {
 	for rank := range ranks {
 		late := 0.0
@@ -109,7 +109,7 @@ func TestLawsOfAStep(t *testing.T) {
 	}
 }
 
-// TestRanksOfAHost: rings pass every rank; by nodes a host gets what it lacks once.
+// TestRanksOfAHost: rings pass every rank; with nodes, a host gets the bytes of other hosts once.
 func TestRanksOfAHost(t *testing.T) {
 	r, err := Of(decoded(t, onGPUs(8, 700, 700)), Options{PerHost: 4})
 	require.NoError(t, err)
@@ -174,7 +174,7 @@ func TestGroupsBesideEachOther(t *testing.T) {
 	require.Equal(t, place{2, 1, 1}, c.placed(1))
 }
 
-// TestSmallMessagesGainNothingForSure: bytes are not what they are waited for.
+// TestSmallMessagesGainNothingForSure: the wait for a small message is not a wait for bytes.
 func TestSmallMessagesGainNothingForSure(t *testing.T) {
 	long := reported(t, onCPUs(nil, call{Allgather, span{0, 100}, "1048576"}, call{ReduceScatter, span{100, 900}, "1048576"}))
 	require.Less(t, long.Predictions[0].Most, long.Step)

@@ -9,11 +9,11 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/trace"
 )
 
-// maxValue bounds what is held of a trace at once, in bytes: an event, or another value at its head.
+// maxValue bounds the bytes of a trace in memory at once: an event, or another value of the outermost object.
 const maxValue = 64 << 20
 
-// Read reads a trace that torch.profiler has exported, in .gz or as it is, event after event: what stays in memory is
-// what was computed when, merged, and the collectives.
+// Read reads a trace that torch.profiler has exported, in .gz or as it is, event after event: it keeps the merged spans
+// of computation, and the collectives.
 func Read(path string) (*Trace, error) {
 	r, err := trace.Open(path)
 	if err != nil {
@@ -113,13 +113,13 @@ func expect(d *json.Decoder, want json.Delim) error {
 	return nil
 }
 
-// limit ends a stream of which one value is too long.
+// limit ends a stream with a value that is too long.
 type limit struct {
 	from io.Reader
 	left int
 }
 
-// Read reads what is allowed.
+// Read reads at most the bytes that are left of the limit.
 func (l *limit) Read(p []byte) (int, error) {
 	if l.left <= 0 {
 		return 0, fmt.Errorf("one value has more than %d MiB", maxValue>>20)

@@ -105,7 +105,7 @@ func TestDetails(t *testing.T) {
 		event("mcast:all_gather", 1, 10, 90, 0), event("mcast:record_param_comms", 1, 11, 1, 1),
 		event("mcast:all_gather", 2, 11, 90, 0), event("mcast:record_param_comms", 2, 13, 1, 2),
 		event("mcast:all_gather", 1, 12, 10, 0), event("mcast:record_param_comms", 1, 12, 1, 3),
-		event("mcast:all_gather", 1, 30, 10, 0), // of which nothing is told
+		event("mcast:all_gather", 1, 30, 10, 0), // without a message
 		event("mcast:all_gather", 1, 50, 10, 0), event("mcast:record_param_comms", 1, 55, 10, 5),
 		event("layer 1", 1, 70, 10, 0), event("mcast:record_param_comms", 1, 71, 1, 6), // named otherwise by the program
 		event("mcast:all_gather", 1, 80, 1, 0),
@@ -169,7 +169,7 @@ func TestReadErrors(t *testing.T) {
 	require.ErrorContains(t, err, plain)
 }
 
-// endless is a trace of which one string does not end.
+// endless is a trace with a string that does not end.
 type endless struct{ begin io.Reader }
 
 func (e endless) Read(p []byte) (int, error) {
@@ -183,7 +183,7 @@ func (e endless) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// TestOneValueIsBounded: memory has a bound, whatever a stream says.
+// TestOneValueIsBounded: memory has a bound, for any stream.
 func TestOneValueIsBounded(t *testing.T) {
 	for _, begin := range []string{`{"traceEvents": [{"name": "`, `{"host_name": "`, `{"`} {
 		_, err := Decode(endless{strings.NewReader(begin)})
@@ -237,7 +237,8 @@ func TestKinds(t *testing.T) {
 	require.False(t, communicates)
 }
 
-// TestNumbers: each of ours has its own; a kernel has that of the call in which it was launched, if it has none.
+// TestNumbers: each collective of ours has a number of its own; a kernel without one has the number of the call that
+// launched it.
 func TestNumbers(t *testing.T) {
 	own := map[int64]bool{}
 	ours := read(t, "mcast-enable.json.gz")[0].Collectives
@@ -274,7 +275,7 @@ func TestMessagesHaveABound(t *testing.T) {
 	}
 }
 
-// FuzzTrace: garbage is an error, and what is a trace has a report whose figures hang together.
+// FuzzTrace: garbage is an error, and a valid trace has a report with consistent figures.
 func FuzzTrace(f *testing.F) {
 	f.Add([]byte(onGPUs(2, 100, 100)[1]))
 	f.Add([]byte(onCPUs([]span{{0, 3}}, call{Allgather, span{1, 4}, "[7],[8,9]"}, call{Allreduce, span{4, 9}, large})))

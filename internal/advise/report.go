@@ -18,7 +18,7 @@ type Options struct {
 	PerHost int     // ranks; 0: what the traces say, or one
 }
 
-// Report is what is said of a job's traces.
+// Report has the figures and findings of a job's traces.
 type Report struct {
 	Backend     string  `json:"backend"`
 	World       int     `json:"world"` // ranks of the job; 0: not known
@@ -37,8 +37,8 @@ type Report struct {
 	Ranks       []Account    `json:"ranks"`
 	Rows        []Row        `json:"collectives"`
 	Predictions []Prediction `json:"predictions"`
-	// Endless is the part of the collectives of which the traces have no end. From a tenth on it is not known what is
-	// exposed, or late.
+	// Endless is the part of the collectives without an end in the traces. Above a tenth, the exposed time and late ranks
+	// are not known.
 	Endless     float64   `json:"without_end"`
 	Unpredicted string    `json:"not_predicted,omitempty"` // why there are none
 	Findings    []Finding `json:"findings"`
@@ -64,7 +64,7 @@ func Of(traces []*Trace, o Options) (*Report, error) {
 	}
 	first := traces[0]
 	r := &Report{Backend: first.Backend, World: first.World, OnGPU: first.OnGPU, Marked: first.marked, Predictions: []Prediction{}, Findings: []Finding{}}
-	if r.World > 0 { // it may be that of the largest group
+	if r.World > 0 { // World may be the size of the largest group only
 		r.World = max(r.World, len(traces))
 	}
 	if err := r.places(traces, o.PerHost); err != nil {
@@ -230,7 +230,7 @@ func (r *Report) predict(traces []*Trace, all [][]transfer, link float64) {
 // endless reports whether it is not known what was under way when.
 func (r *Report) endless() bool { return r.Endless > 0.1 }
 
-// mean is that of all ranks.
+// mean is the mean over all ranks.
 func (r *Report) mean(of func(a *Account) time.Duration) (sum time.Duration) {
 	for i := range r.Ranks {
 		sum += of(&r.Ranks[i])
@@ -274,13 +274,13 @@ func (r *Report) head() []string {
 	}
 	lines := []string{
 		fmt.Sprintf("%d of %s ranks over %s, %d a host (%s), %s", len(r.Ranks), world, r.Backend, r.PerHost, r.PerHostFrom, steps),
-		"MB are those of whole messages, what all shards are together; ms is what the backend takes for each, added up. Exposed is the time",
-		"of a step in which one is under way, from its call on, and nothing is computed: more than ms where calls wait for the backend's threads.",
+		"MB counts whole messages, all shards together; ms adds up the time that the backend takes for each. Exposed is the time",
+		"of a step in which a message is under way, from its call on, and nothing is computed: more than ms where calls wait for the backend's threads.",
 	}
 	if r.Known {
 		return append(lines, "Late is how much of ms a rank waits for others that come later.")
 	}
-	return append(lines, "One rank's trace does not tell waiting for late ranks from the network: give those of all.")
+	return append(lines, "One rank's trace does not tell waiting for late ranks from the network: give the traces of all.")
 }
 
 func (row *Row) line(known, ended bool) string {
@@ -304,7 +304,7 @@ func (row *Row) line(known, ended bool) string {
 		strings.TrimSuffix(fmt.Sprintf("%.1f", row.Count), ".0"), mb, took, late, exposed, bus)
 }
 
-// time says where that of a step went.
+// time says where the time of a step went.
 func (r *Report) time() []string {
 	flight := r.mean(func(a *Account) time.Duration { return a.InFlight })
 	exposed := r.mean(func(a *Account) time.Duration { return a.Exposed })

@@ -17,22 +17,22 @@ type Finding struct {
 }
 
 const (
-	matters   = 0.05 // of a step: what is less is not worth a change
-	lateness  = 0.25 // of the time of collectives, from which ranks that come late are told
-	bothLeast = 0.10 // of the shorter of both: if less of it is under way together, they wait for each other
-	fullness  = 0.5  // of a link that was told: the backend does not fill it if it reaches less
+	matters   = 0.05 // of a step: a smaller gain is not worth a change
+	lateness  = 0.25 // of the time of collectives: above, late ranks are a finding
+	bothLeast = 0.10 // of the shorter kind: if less overlaps the other kind, they wait for each other
+	fullness  = 0.5  // of the link's given rate: a backend that reaches less does not fill it
 	manySmall = 8    // collectives a step that are worth joining
 )
 
-// advice returns what is to be changed, what gains most first.
+// advice returns the changes to make, the largest gain first.
 func (r *Report) advice(all [][]transfer) []Finding {
 	exposed := r.mean(func(a *Account) time.Duration { return a.Exposed })
 	found := r.host()
 	if r.endless() {
 		return append(found, Finding{
-			Cause: "no-ends", What: "torch.profiler has not seen when collectives ended: they were in flight when it stopped, or torch-mcast was one whose events did not end on other threads",
+			Cause: "no-ends", What: "torch.profiler has not seen when collectives ended: they were in flight when it stopped, or an old torch-mcast did not show it ends on other threads",
 			Figures: []string{percent(r.Endless) + " of them end when it stops"},
-			Remedy:  "profile more steps, with torch-mcast of now; of a job that runs over it ask torch_mcast.fsdp.enable(model).explain(), or mcast explain", Share: 1,
+			Remedy:  "profile more steps, with the present torch-mcast; for a job that runs over it use torch_mcast.fsdp.enable(model).explain(), or mcast explain", Share: 1,
 		})
 	}
 	if r.of(exposed) < matters {
@@ -50,7 +50,7 @@ func (r *Report) advice(all [][]transfer) []Finding {
 // of is the part of a step.
 func (r *Report) of(d time.Duration) float64 { return float64(d) / float64(max(r.Step, 1)) }
 
-// exposedOf is that of a class, of all ranks.
+// exposedOf is the mean exposed time of a class over all ranks.
 func (r *Report) exposedOf(c class) time.Duration {
 	return r.mean(func(a *Account) time.Duration { return a.exposed[c] })
 }
@@ -62,7 +62,7 @@ func (r *Report) host() []Finding {
 	return []Finding{{
 		Cause: "one-host", What: "all ranks are on one host: nothing crosses a link",
 		Figures: []string{fmt.Sprintf("%d ranks, %d a host (%s)", r.World, r.PerHost, r.PerHostFrom)},
-		Remedy:  "--ranks-per-host, if that is wrong; what shared memory gains, mcast bench measures", Share: 1,
+		Remedy:  "--ranks-per-host, if that is wrong; mcast bench measures the gain of shared memory", Share: 1,
 	}}
 }
 
@@ -79,10 +79,10 @@ func (r *Report) lateRanks() []Finding {
 	}
 	slowest := slices.MaxFunc(r.Ranks, func(a, b Account) int { return cmp.Compare(a.Step-a.Exposed, b.Step-b.Exposed) })
 	return []Finding{{
-		Cause: "late-ranks", What: "ranks wait for others that come later, which no network mends",
+		Cause: "late-ranks", What: "ranks wait for others that come later: a faster network does not help",
 		Figures: []string{
 			fmt.Sprintf("%s of the time that collectives are under way", percent(share)),
-			fmt.Sprintf("rank %d has %s a step besides what is exposed, all together %s", slowest.Rank, ms(slowest.Step-slowest.Exposed), ms(r.Step-exposed)),
+			fmt.Sprintf("rank %d takes %s a step besides exposed communication, all ranks in the mean %s", slowest.Rank, ms(slowest.Step-slowest.Exposed), ms(r.Step-exposed)),
 		},
 		Remedy: "even out what ranks compute and load; over torch-mcast, mcast explain says which is late and why", Share: share * r.of(exposed),
 	}}
@@ -124,7 +124,7 @@ func (r *Report) prefetches() []Finding {
 	}}
 }
 
-// bound says that links are slower than compute, whatever is hidden.
+// bound says that links are slower than compute: some communication stays exposed.
 func (r *Report) bound() []Finding {
 	if len(r.Predictions) == 0 {
 		return nil

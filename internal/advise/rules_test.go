@@ -98,7 +98,7 @@ func TestRules(t *testing.T) {
 	late, err := Of(two, Options{})
 	require.NoError(t, err)
 	require.Contains(t, causes(late), "late-ranks")
-	require.Contains(t, strings.Join(late.Lines(), "\n"), "rank 1 has 800.0 ms a step besides what is exposed")
+	require.Contains(t, strings.Join(late.Lines(), "\n"), "rank 1 takes 800.0 ms a step besides exposed communication")
 }
 
 // TestLines: what people read has the figures of what programs do.

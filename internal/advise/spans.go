@@ -63,7 +63,7 @@ func without(a, b []span) (left []span) {
 	return left
 }
 
-// length is that of disjoint spans together.
+// length is the total length of disjoint spans.
 func length(all []span) (n int64) {
 	for _, s := range all {
 		n += s.length()
@@ -71,7 +71,7 @@ func length(all []span) (n int64) {
 	return n
 }
 
-// merged are spans that are merged now and then, so that those that touch take no memory.
+// merged are spans that are merged now and then, so that spans that touch become one and take less memory.
 type merged struct {
 	all  []span
 	left int // after they were merged last

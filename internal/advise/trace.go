@@ -1,6 +1,7 @@
-// Package advise reads traces that torch.profiler has written of a training over gloo, NCCL or torch-mcast, and says how
-// much of a step is communication that nothing hides, what the step would take over torch-mcast, and what else to change:
-// docs/how-to/advise.md. A trace becomes a Trace (read.go, build.go, match.go), traces of a job become a Report.
+// Package advise reads traces that torch.profiler has written of a training over gloo, NCCL or torch-mcast, and says
+// how much of a step is communication that nothing hides, what the step would take over torch-mcast, and what else to
+// change: docs/how-to/advise.md. A trace becomes a Trace (read.go, build.go, match.go), traces of a job become a
+// Report.
 package advise
 
 // Collective is one, as a rank saw it.
@@ -28,8 +29,8 @@ type Trace struct {
 
 	Collectives []Collective // in the order in which they began
 
-	// Endless are collectives of which the trace has no end: in flight when torch.profiler stopped, or completed by another
-	// thread than the caller's when torch-mcast's events did not tell.
+	// Endless counts collectives without an end in the trace: in flight when torch.profiler stopped, or completed on
+	// another thread than the caller's by a torch-mcast that did not yet record this in its events.
 	Endless int
 
 	steps   []span // whole steps, in order

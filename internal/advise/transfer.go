@@ -8,11 +8,12 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/crossing"
 )
 
-// transfer is a collective of a rank, with what it cost.
+// transfer is a collective of a rank, with its costs.
 type transfer struct {
 	*Collective
 	took int64 // nanoseconds that it was under way at this rank
-	// wire is the least of all ranks: the last one to come waits for nobody. One trace knows its own alone.
+	// wire is the shortest took of all ranks: the last rank to come waits for nobody. With a single trace it is that
+	// rank's own.
 	wire     int64
 	compared bool // whether another rank's is known
 	step     int  // in which it was called
@@ -21,7 +22,7 @@ type transfer struct {
 // late is what a rank has waited for others that came later.
 func (x *transfer) late() int64 { return x.took - x.wire }
 
-// transfers returns those that each trace has within its steps.
+// transfers returns the transfers within the steps of each trace.
 func transfers(traces []*Trace) [][]transfer {
 	all := make([][]transfer, len(traces))
 	byGroup := map[string][][]*transfer{} // by group, kind and number, of each trace
@@ -54,8 +55,8 @@ func transfers(traces []*Trace) [][]transfer {
 	return all
 }
 
-// align has all ranks know the least that each collective took. Those of a group are posted in the same order everywhere;
-// gloo's threads may begin them in another.
+// align has all ranks know the least that each collective took. Those of a group are posted in the same order
+// everywhere; gloo's threads may begin them in another.
 func align(ranks [][]*transfer) {
 	for _, of := range ranks {
 		slices.SortStableFunc(of, func(x, y *transfer) int { return cmp.Compare(x.Posted, y.Posted) })
@@ -129,8 +130,8 @@ func (c *Collective) bus() float64 {
 	return 0
 }
 
-// smallShard is from which a collective is bound by bandwidth; what is below takes as long as delays of hosts and
-// networks. torch_mcast.fsdp has the same.
+// smallShard is the least shard for which bandwidth decides how long a collective takes; below it, delays of hosts and
+// networks decide. torch_mcast.fsdp has the same bound.
 const smallShard = 64 << 10
 
 // small reports whether a message is so short that bytes do not count.

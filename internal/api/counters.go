@@ -10,7 +10,7 @@ type Counter struct {
 	Unit   Unit
 	Group  Group
 	Source string // what counts it: a Go expression over s, internal/group's sources
-	What   string // what it counts, one sentence
+	What   string // the counted thing, one sentence
 	Normal string // whether that is normal, or where to look
 }
 
@@ -74,14 +74,14 @@ func (c *Counter) GoType() string {
 const (
 	gatherWait = "Time that Allgathers, Broadcasts and Barriers have waited "
 	reduceWait = "Time that Reduce-Scatters and Reduces have waited "
-	summed     = ", summed over those that are done."
+	summed     = ", added up over the operations that are done."
 )
 
 // counters is the table. Programs were built with struct mcast_stats as it is: a new row goes to
 // the end, and none changes its place or name.
 var counters = []Counter{
 	{"gather_ops", operations, gather, "s.gather.Done",
-		"Allgathers, Broadcasts and Barriers done, those that Allreduces are made of included.",
+		"Allgathers, Broadcasts and Barriers done, the steps of Allreduces included.",
 		"Normal."},
 	{"gather_bytes", bytes, gather, "s.gatherBytes",
 		"This rank's own shards in the Allgathers and Broadcasts that it has posted.",
@@ -96,29 +96,29 @@ var counters = []Counter{
 		"Bytes of Allgathers and Broadcasts received by multicast, or read from shared memory, headers included, repairs not.",
 		"Normal."},
 	{"reduce_ops", operations, reduce, "s.reduce.Switched + s.reduce.Direct",
-		"Reduce-Scatters and Reduces done, those that Allreduces are made of included: switch_ops and direct_ops.",
+		"Reduce-Scatters and Reduces done, the steps of Allreduces included: switch_ops and direct_ops together.",
 		"Normal."},
 	{"reduce_bytes", bytes, reduce, "s.reduceBytes",
 		"This rank's own results of the Reduce-Scatters and Reduces that it has posted.",
 		"Normal."},
 	{"reduce_sent_bytes", bytes, reduce, "s.reduce.SentBytes",
 		"Bytes of Reduce-Scatters and Reduces sent to the switch or to other ranks, headers included.",
-		"Normal: reduce_bytes times the number of other ranks, or with nodes of other hosts, and a few per cent."},
+		"Normal: reduce_bytes times the number of other ranks (of other hosts, where the ranks of a host work together), and a few per cent."},
 	{"chunks_lost", chunks, losses, "s.gather.Lost",
 		"Chunks that this rank asked for and that multicast did not bring after all.",
-		"Normal up to 1 % of what is received; beyond, a warning says where to look."},
+		"Normal up to 1 % of the chunks received; above that, a warning says where to look."},
 	{"chunks_repaired", chunks, losses, "s.gather.Repaired",
 		"Chunks that came by repair, over TCP or read by an RDMA device (chunks_read), because multicast had not brought them in time.",
-		"Normal up to 1 % of what is received; beyond, a warning says where to look."},
+		"Normal up to 1 % of the chunks received; above that, a warning says where to look."},
 	{"chunks_injected", chunks, losses, "s.fabric.Injected + s.reduce.Injected",
 		"Chunks and datagrams of the switch that this rank threw away on purpose.",
 		"Should be 0; otherwise MCAST_LOSS is set."},
 	{"chunks_dropped", chunks, losses, "s.fabric.Dropped - min(s.fabric.Injected, s.fabric.Dropped)",
-		"Chunks that arrived and were of no use: mostly second copies, of which one came by multicast and one by " +
-			"repair, else late or malformed ones. No data are missing for it.",
+		"Chunks that arrived and were of no use: mostly second copies, where a chunk came by multicast and by " +
+			"repair, else late or malformed ones. No data are missing.",
 		"Normal. Without chunks_repaired, multicast was late and not lost: a chunk was asked for, came by multicast after all, and its repair " +
-			"is what is of no use; above 1 % of what is received, ranks wait for a core, or MCAST_CUTOFF is too short here. What a stranger sends " +
-			"is in chunks_mismatched as well."},
+			"was not needed. Above 1 % of the chunks received, ranks wait for a core, or MCAST_CUTOFF is too short here. A stranger's chunks " +
+			"are in chunks_mismatched as well."},
 	{"gather_busy_ns", nanoseconds, gather, "s.gatherBusy",
 		"Time with an Allgather, Broadcast or Barrier in flight.",
 		"Normal."},
@@ -143,10 +143,10 @@ var counters = []Counter{
 		"If it is the largest, look at what the slowest rank does meanwhile."},
 	{"gather_turn_ns", nanoseconds, gather, "s.gatherWaits[overlap.Turn]",
 		gatherWait + "with something to send, for a turn, credit or the foreground" + summed,
-		"Normal; in a group of MCAST_CLASS=background it is what training takes."},
+		"Normal; in a group of MCAST_CLASS=background, training has the link in that time."},
 	{"reduce_turn_ns", nanoseconds, reduce, "s.reduceWaits[overlap.Turn]",
 		reduceWait + "with something to send, for credit or the foreground" + summed,
-		"Normal; in a group of MCAST_CLASS=background it is what training takes."},
+		"Normal; in a group of MCAST_CLASS=background, training has the link in that time."},
 	{"gather_transfer_ns", nanoseconds, gather, "s.gatherWaits[overlap.Transfer]",
 		gatherWait + "for bytes on their way" + summed,
 		"Normal; if the network should be faster, look at chunks_repaired."},
@@ -165,23 +165,23 @@ var counters = []Counter{
 		"Normal: about reduce_bytes through a switch; directly, that times the number of other ranks."},
 	{"reduce_resent", contributions, node, "s.reduce.Resent",
 		"Contributions that were sent to the switch again.",
-		"Normal up to 1 % of what is sent; beyond, look at the drops of the interface, of the ports and of the switch."},
+		"Normal up to 1 % of the contributions sent; above that, look at the drops of the interface, of the ports and of the switch."},
 	{"reduce_refused", datagrams, node, "s.reduce.Refused",
 		"Datagrams that claimed to be the switch's and were garbled, or had a wrong tag: they were thrown away.",
 		"Should be 0; otherwise look at who else sends to this rank (SECURITY.md)."},
 	{"switch_ops", operations, node, "s.reduce.Switched",
-		"Of reduce_ops, those done through the switch. With nodes, those of which all that this rank sent to other hosts went " +
-			"through it.",
+		"Of reduce_ops, operations done through the switch. Where the ranks of a host work together, an operation counts if all that " +
+			"this rank sent to other hosts for it went through the switch.",
 		"Normal."},
 	{"direct_ops", operations, node, "s.reduce.Direct",
-		"Of reduce_ops, those done directly, from the beginning or after the switch was lost.",
+		"Of reduce_ops, operations done directly, from the beginning or after the switch was lost.",
 		"Normal without MCAST_SWITCH; with it, info() says why."},
 	{"fallbacks", times, node, "s.fallbacks",
 		"Times that the switch was given up, and operations went on directly.",
 		"Should be 0; otherwise info() says why, and the log of the switch."},
 	{"chunks_mismatched", chunks, losses, "s.gather.Mismatched + s.fabric.Forged",
-		"Of chunks_dropped, those that belong to none of the group's operations, do not prove MCAST_SECRET, or have another checksum than MCAST_CHECKSUM says. As the " +
-			"operations did not fail, they are a stranger's, or have changed on their way.",
+		"Of chunks_dropped, chunks that belong to none of the group's operations, do not prove MCAST_SECRET, or have a wrong checksum (MCAST_CHECKSUM). " +
+			"No operation failed for them: they are a stranger's, or have changed on their way.",
 		"Should be 0; otherwise another program sends to this group: look at MCAST_GROUP and MCAST_PORT; or, with MCAST_CHECKSUM, something on the path changes bytes."},
 	{"sends_refused", datagrams, host, "s.fabric.Refused",
 		"Multicast datagrams that a firewall or security policy of this host refused; repairs bring what was in them.",
@@ -197,20 +197,20 @@ var counters = []Counter{
 		"Causes of slowness that were logged and are in the notes of info().",
 		"Should be 0; otherwise read the notes."},
 	{"reduce_dropped", results, node, "s.reduce.Dropped",
-		"Results from the switch that came twice, or that nothing waited for. No data are missing for it.",
+		"Results from the switch that came twice, or that nothing waited for. No data are missing.",
 		"Normal beside reduce_resent."},
 	{"chunks_relayed", chunks, gather, "s.gather.Relayed",
 		"Chunks that came from the left neighbour because multicast does not reach every rank, or MCAST_MULTICAST is off.",
 		"Should be 0 on a network with multicast; otherwise info() says between which ranks it does not pass."},
 	{"shared_ops", operations, gather, "s.shared",
-		"Of the Allgathers, those whose result lies once in memory that the ranks of a host share.",
+		"Allgathers with a result that lies once in memory that the ranks of a host share.",
 		"Normal with MCAST_OUTPUTS and torch_mcast.fsdp; where it stands still there, info() says why."},
 	{"node_sent_bytes", bytes, host, "s.nodeSent",
-		"Bytes written to the memory that ranks of a host share where they work together as a node, headers and control messages " +
-			"included. What else was sent is in other counters.",
+		"Bytes written to the memory that ranks of a host share where they work together, headers and control messages " +
+			"included. Other counters have the bytes sent to other hosts.",
 		"Normal. 0 where every rank stands alone: info() says why."},
 	{"node_received_bytes", bytes, host, "s.nodeReceived",
-		"Bytes read from the memory that ranks of a host share where they work together as a node, headers included.",
+		"Bytes read from the memory that ranks of a host share where they work together, headers included.",
 		"Normal. 0 where every rank stands alone: info() says why."},
 	{"device_ops", operations, gpu, "s.device.Ops",
 		"Operations on a GPU's tensors done; each is one or more operations of the other counters.",
@@ -226,21 +226,21 @@ var counters = []Counter{
 		"Should stand still after the first step; otherwise works are kept that nobody needs."},
 	{"chunks_misplaced", chunks, gather, "s.fabric.Misplaced",
 		"Chunks received by multicast that the kernel wrote to a wrong place, so that they were copied once more.",
-		"Normal: a copy is all that it costs. Above 2 % of what is received, several roots send at once in messages below 8 KiB, as with an " +
+		"Normal: it costs only a copy. Above 2 % of the chunks received, several roots send at once in messages below 8 KiB, as with an " +
 			"MTU of 1500 where the kernel merges nothing."},
 	{"gather_lent_bytes", bytes, gather, "s.fabric.LentBytes",
-		"Of gather_sent_bytes, those that an RDMA device has read from registered memory by itself, without a copy.",
+		"Of gather_sent_bytes, bytes that an RDMA device has read from registered memory by itself, without a copy.",
 		"Normal. 0 where nothing is registered (mcast_register), and without RDMA."},
 	{"registrations", times, host, "s.fabric.Registrations",
 		"Times that memory was registered with the RDMA device of Allgathers and Broadcasts (ibv_reg_mr), its rings included.",
 		"Should stand still after the first step; otherwise memory is registered for each operation: keep it registered."},
 	{"registrations_refused", times, host, "s.refusedRegistrations",
 		"Times that memory could not be registered, so that chunks are copied on their way from there.",
-		"Should be 0; otherwise a warning says what is in the way, such as the limit of locked memory (ulimit -l)."},
+		"Should be 0; otherwise a warning names the cause, such as the limit of locked memory (ulimit -l)."},
 	{"chunks_read", chunks, losses, "s.fabric.ReadChunks",
-		"Of chunks_repaired, those that this rank's RDMA device has read from the left neighbour's memory; the others were pushed over TCP.",
+		"Of chunks_repaired, chunks that this rank's RDMA device has read from the left neighbour's memory; the others were pushed over TCP.",
 		"Normal. 0 without RDMA, where the left neighbour has not registered its buffer (mcast_register), and after a read has failed."},
 	{"chunks_read_bytes", bytes, losses, "s.fabric.ReadBytes",
-		"Bytes of those.",
+		"Bytes of the chunks in chunks_read.",
 		"Normal."},
 }

@@ -42,7 +42,7 @@ var outputs = []output{
 	{"docs/reference/messages.md", "errors.md.tmpl", "errors"},
 }
 
-// written returns what the file of an output should be, given what it is.
+// written returns the content that the file of an output should have; is is its content now.
 func (o *output) written(is string) (string, error) {
 	text, err := render(o.template)
 	if err != nil {
@@ -75,7 +75,7 @@ func render(name string) (string, error) {
 	return b.String(), err
 }
 
-// replace puts text between the two lines of a file that mark a part of it.
+// replace puts text between the two lines of a file that mark a part.
 func replace(file, part, text string) (string, error) {
 	_, rest, begun := strings.Cut(file, "BEGIN "+part)
 	end := strings.Index(rest, "END "+part)

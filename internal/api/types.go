@@ -6,8 +6,8 @@ import (
 	sums "github.com/torch-mcast/torch-mcast/internal/reduce"
 )
 
-// ElementType is one row of the table of element types: what the languages call those of
-// internal/reduce, whose numbers C and Python use.
+// ElementType is one row of the table of element types: a type of internal/reduce, with its names in the languages.
+// C and Python use the numbers of internal/reduce.
 type ElementType struct {
 	sums.Type
 	Go    string // its name in pkg/collnet
@@ -19,7 +19,7 @@ type ElementType struct {
 // Const is the name in C, behind MCAST_, and in Python.
 func (t ElementType) Const() string { return strings.ToUpper(t.String()) }
 
-// Types returns the table, in the order of collnet's numbers: what is new comes last.
+// Types returns the table, in the order of collnet's numbers: new types come last.
 func Types() []ElementType { return typeTable }
 
 var typeTable = []ElementType{

@@ -1,5 +1,5 @@
-// Package bench runs collectives, checks every byte and says how long they take and what they move: `mcast bench`, and
-// `mcast-lab ring`, which has a ring of unicast do the same.
+// Package bench runs collectives, checks every byte, and measures their time and their traffic: `mcast bench`, and
+// `mcast-lab ring`, which does the same with a ring of unicast.
 package bench
 
 import (
@@ -29,7 +29,7 @@ type bench struct {
 	exact        bool // sums are the same in any order
 	windows      windows
 	groups       []int         // of `mcast bench groups`
-	idle         time.Duration // likewise
+	idle         time.Duration // of `mcast bench groups`, too
 	iters        int           // 0: by size
 	warmup       int           // below 0: by size
 	json         bool

@@ -178,7 +178,7 @@ func TestNoLauncher(t *testing.T) {
 	for _, vars := range []map[string]string{
 		nil,
 		{"RANK": "0"},
-		{"SLURM_PROCID": "0", "SLURM_NTASKS": "4"}, // a batch script, no step of it
+		{"SLURM_PROCID": "0", "SLURM_NTASKS": "4"}, // a batch script, which is not a step
 	} {
 		l, err := launcher.Find(variables(vars))
 		require.NoError(t, err)

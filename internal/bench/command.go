@@ -16,7 +16,7 @@ import (
 var Help = kong.Vars{
 	"types": "Element type of a reduction.",
 	"ops":   "sum, prod, max, min, avg or premulsum",
-	"exact": "Reduce numbers of which all sums are exact: for nodes that add in no fixed order, as a tree of them or MCAST_SWITCH_MODE=fast.",
+	"exact": "Reduce numbers with exact sums, for switches that add in no fixed order: a tree of switches, or MCAST_SWITCH_MODE=fast.",
 	"slot":  "Send from, or receive into, the rank's own slot of the large buffer; an Allreduce has one buffer then.",
 }
 
@@ -25,7 +25,7 @@ type Command struct {
 	Collective string `arg:"" enum:"allgather,broadcast,reducescatter,allreduce,overlap,groups" help:"What to run: allgather, broadcast, reducescatter, allreduce, overlap (an Allgather and a Reduce-Scatter, alone and together) or groups (what many groups in a process cost)."`
 	Flags
 	Fabric     string        `placeholder:"udp|shm" help:"Default: MCAST_FABRIC."`
-	Switch     cli.Switch    `help:"Reduce through an aggregation node: --switch=host:port[,host:port...], or --switch alone for that of MCAST_SWITCH or else one started for this run."`
+	Switch     cli.Switch    `help:"Reduce through the switch at --switch=host:port[,host:port...]. --switch alone takes MCAST_SWITCH, or else starts a switch for this run."`
 	Loss       *cli.Share    `placeholder:"p" help:"Share of datagrams to lose on purpose, such as 0.01 or 1%. Default: MCAST_LOSS."`
 	Window     string        `placeholder:"N" help:"Cut an Allgather or Reduce-Scatter into windows of N bytes of the large buffer, as NCCL's CollNet does."`
 	Inflight   *int          `placeholder:"n" help:"Windows in flight. Default: 8."`
@@ -70,7 +70,7 @@ func (c *Command) check(lookup func(string) (string, bool)) (*bench, error) {
 	return b, nil
 }
 
-// load reads the variables, in place of which flags may stand.
+// load reads the variables; a flag replaces its variable.
 func (c *Command) load(b *bench, lookup func(string) (string, bool)) (err error) {
 	flags := []struct{ flag, variable, value string }{
 		{"--fabric", "MCAST_FABRIC", c.Fabric}, {"--loss", "MCAST_LOSS", ""}, {"--switch", "MCAST_SWITCH", c.Switch.Address},
@@ -114,7 +114,7 @@ func (c *Command) aggregation(b *bench) error {
 	case b.settings.Switch != "":
 		return nil
 	case !b.startsRanks:
-		return config.Mistakef("--switch alone starts a node for ranks that 'mcast bench' starts; under a launcher say where one is: --switch=host:port")
+		return config.Mistakef("--switch alone starts a switch for ranks that 'mcast bench' starts; under a launcher say where one is: --switch=host:port")
 	}
 	b.startsNode = true
 	return nil

@@ -9,8 +9,8 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
 )
 
-// Flags are those of a measurement, by whatever the collective is run. What their help says of it differs, and is
-// given to the parser as variables: see Help.
+// Flags are the flags of a measurement, by torch-mcast or by a ring. Parts of their help differ between the two, and
+// are given to the parser as variables: see Help.
 type Flags struct {
 	Bytes   string `default:"1K:64M" placeholder:"N[:M],..." help:"Bytes a rank (of its shard): sizes and ranges; K, M and G are powers of 1024. Default: ${default}."`
 	Step    int    `default:"4" help:"Factor between the sizes of a range. Default: ${default}."`
@@ -50,7 +50,7 @@ func (f *Flags) check(b *bench, lookup func(string) (string, bool)) error {
 		}
 	}
 	if b.exact && (!b.reduces() || b.op == reduce.Prod) {
-		return config.Mistakef("--exact means nothing to what is no reduction, and products are not exact: want %s, and another --op", b.reductions())
+		return config.Mistakef("--exact is for reductions, and not for products: want %s, and another --op", b.reductions())
 	}
 	if b.inPlace && b.collective == "broadcast" {
 		return config.Mistakef("--in-place means nothing to a broadcast: it has one buffer")

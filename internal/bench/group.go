@@ -106,7 +106,7 @@ func (g lanes) Moved() (sent, received uint64) {
 	return s.GatherSentBytes + s.GatherControlBytes + s.ReduceSentBytes, s.GatherReceivedBytes + s.ReduceReceivedBytes
 }
 
-// count fills in what a group counts beside what it moves.
+// count fills in the counters of a group, other than bytes sent and received.
 func (g lanes) count(c *[numCounters]uint64) {
 	s := g.Stats()
 	c[counterLost], c[counterInjected], c[counterMisplaced] = s.ChunksLost, s.ChunksInjected, s.ChunksMisplaced

@@ -22,8 +22,8 @@ import (
 // What `mcast bench groups` does with each number of groups.
 const (
 	smallBytes = 64  // of a small operation, a rank
-	smallIters = 300 // of them in a row
-	restIters  = 50  // of them after a rest
+	smallIters = 300 // small operations in a row
+	restIters  = 50  // small operations, each after a rest
 	restFor    = 20 * time.Millisecond
 	bulkBytes  = 4 << 20 // a rank, of what another group moves meanwhile
 	// Two groups share the network for sharedFor: one gathers bulkBytes at a time, the other as much
@@ -58,7 +58,7 @@ type groupsRun struct {
 	joins  []float64 // ms, of the slowest rank
 }
 
-// runGroups joins more and more groups, each of all ranks, and prints what they cost on rank 0.
+// runGroups joins more and more groups, each of all ranks, and prints their costs on rank 0.
 func (b *bench) runGroups(ctx context.Context) (err error) {
 	start := time.Now()
 	first, err := b.join(ctx)
@@ -100,7 +100,7 @@ func (r *groupsRun) measure(ctx context.Context, n int) (c Census, err error) {
 			return c, err
 		}
 	}
-	for _, g := range r.groups[min(before, n-1):] { // what is made at the first operation is there then
+	for _, g := range r.groups[min(before, n-1):] { // so that memory and threads made at the first operation exist
 		if err := r.touch(g); err != nil {
 			return c, err
 		}
@@ -128,7 +128,7 @@ func (r *groupsRun) measure(ctx context.Context, n int) (c Census, err error) {
 	return c, r.idle(&c)
 }
 
-// add joins another group, whose ranks meet in the first one.
+// add joins another group; its ranks exchange addresses in the first one.
 func (r *groupsRun) add(ctx context.Context) error {
 	ctx, cancel := r.bench.withinJoinTimeout(ctx)
 	defer cancel()

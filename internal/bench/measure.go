@@ -63,7 +63,7 @@ func (b *bench) rounding() string {
 	if b.exact || !b.reduces() || b.ring != nil { // a ring has an order of its own, and no nodes
 		return ""
 	}
-	return "; if a tree of nodes, or MCAST_SWITCH_MODE=fast, adds them in another order, the last bits of fractions differ rightly: see --exact"
+	return "; if a tree of switches, or MCAST_SWITCH_MODE=fast, adds them in another order, the last bits of fractions differ rightly: see --exact"
 }
 
 // asAsked reports a Reduce-Scatter that did not go through the switch, although it should have.
@@ -124,7 +124,7 @@ func (m *meter) all(n int, loads ...namedLoad) ([]Result, error) {
 
 // one measures a load. An iteration is filled, begun by all ranks at a
 // barrier, timed on every rank from its own way out of the barrier, and
-// checked. Its time is that of the slowest rank; the result is the median.
+// checked. The slowest rank's time counts; the result is the median.
 func (m *meter) one(n int, l namedLoad) (Result, error) {
 	copied, copyTime, err := m.memcpy(l)
 	if err != nil {
@@ -198,9 +198,9 @@ const (
 	waitPhases         = len(overlap.Account{})
 )
 
-// arrivals are the counters of what others send. A rank that has left the barrier before this one may have sent all that
-// it has by the time that this one reads its counters, but nothing before this one has entered the barrier. So the barrier
-// is counted as well: a header of each other rank.
+// arrivals are the counters of what others send. A rank that has left the barrier before this one may have sent all
+// that it has by the time that this one reads its counters, but nothing before this one has entered the barrier. So the
+// barrier is counted as well: a header of each other rank.
 var arrivals = [...]int{counterReceived, counterLost, counterInjected, counterMisplaced}
 
 // memcpy lets all ranks copy at once what the load moves, over and over until

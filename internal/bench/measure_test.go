@@ -19,8 +19,8 @@ func (alone) Allgather(send, recv []byte) error {
 	return nil
 }
 
-// early is a group of two ranks of which the other one is always ahead: all that it sends has come before this one has left
-// the barrier.
+// early is a group of two ranks in which the other rank is always ahead: all its bytes have come before this rank
+// leaves the barrier.
 type early struct {
 	Contender
 	received uint64
@@ -51,7 +51,8 @@ func (still) run() error       { return nil }
 func (still) check(int) uint64 { return 0 }
 func (still) copies() int      { return 64 << 20 }
 
-// TestWhatComesEarlyCounts: ranks do not leave a barrier at a time, and what a rank is sent before it does is its iteration's.
+// TestWhatComesEarlyCounts: ranks leave a barrier at different times; bytes that come before a rank leaves it count for
+// the iteration after the barrier.
 func TestWhatComesEarlyCounts(t *testing.T) {
 	m := &meter{place: place{group: &early{}, ranks: 2}, bench: &bench{ranks: 2, iters: 3, warmup: 1, dtype: reduce.F32}}
 	r, err := m.one(500, namedLoad{"allgather", still{}})

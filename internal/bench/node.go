@@ -36,8 +36,8 @@ type node struct {
 // nodeStart bounds how long a node may take until it listens.
 const nodeStart = 30 * time.Second
 
-// startNode has program, which is mcast, be a switch on a free port of this host and returns when it listens, which it may
-// take for as long as there is patience.
+// startNode has program, which is mcast, be a switch on a free port of this host and returns when it listens, which it
+// may take for as long as there is patience.
 func startNode(ctx context.Context, program string, patience time.Duration) (*node, error) {
 	output, theirs, err := os.Pipe()
 	if err != nil {
@@ -98,7 +98,7 @@ func (n *node) wait() error {
 	return errors.Join(err, n.output.Close())
 }
 
-// end asks the node to end, waits for it, and returns what it did in its life.
+// end asks the switch to end, waits for it, and returns its totals.
 func (n *node) end() (NodeUse, error) {
 	summed, err := n.summed()
 	_ = n.cmd.Process.Signal(syscall.SIGTERM)
@@ -155,8 +155,8 @@ func scrape(client *http.Client, url string) (summed, jobs float64, err error) {
 	return summed, jobs, nil
 }
 
-// NodeUse is what a node did for all of a run, warm-up included. The bytes are those that it
-// took from members, P for each that it returned; the time is of all its cores.
+// NodeUse is the work of a switch in a whole run, warm-up included: the bytes that it took from
+// members, P for each that it returned, and the time of all its cores.
 type NodeUse struct {
 	SummedBytes float64 `json:"switch_summed_bytes"`
 	CPUSeconds  float64 `json:"switch_cpu_s"`

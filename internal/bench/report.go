@@ -17,7 +17,7 @@ type Result struct {
 	Collective string  `json:"collective"`
 	Fabric     string  `json:"fabric"`
 	Ranks      int     `json:"ranks"`
-	Nodes      int     `json:"nodes"` // hosts whose ranks work together; 0: every rank stands alone
+	Nodes      int     `json:"nodes"` // hosts on which ranks work together; 0: every rank stands alone
 	Bytes      int     `json:"bytes"` // of a rank's shard
 	Count      int     `json:"count"` // elements in them
 	Type       string  `json:"type"`
@@ -31,8 +31,8 @@ type Result struct {
 	AlgBW      float64 `json:"algbw_GBps"`
 	BusBW      float64 `json:"busbw_GBps"`
 	Wrong      uint64  `json:"wrong"`
-	// SentBytes and ReceivedBytes are of the rank that moved most, an operation: data and headers, and of what is sent
-	// also control, repairs and what is relayed.
+	// SentBytes and ReceivedBytes are bytes of an operation at the rank that moved most: data and headers. SentBytes also
+	// has control, repairs and relayed bytes.
 	SentBytes     float64 `json:"sent_bytes_per_rank"`
 	ReceivedBytes float64 `json:"received_bytes_per_rank"`
 	SentRatio     float64 `json:"sent_ratio"` // to Bytes
@@ -44,7 +44,7 @@ type Result struct {
 	Algorithm       string `json:"algorithm,omitempty"`
 	AlgorithmReason string `json:"algorithm_reason,omitempty"`
 	// Memcpy is how fast every rank copies the same bytes while all do, and
-	// the ratio what the collective reaches of it.
+	// RatioToMemcpy is the collective's speed as a part of that.
 	Memcpy         float64 `json:"memcpy_GBps"`
 	RatioToMemcpy  float64 `json:"ratio_to_memcpy"`
 	ChunksLost     uint64  `json:"chunks_lost"`     // all ranks, all timed iterations
@@ -53,12 +53,12 @@ type Result struct {
 	ChunksMisplaced uint64 `json:"chunks_misplaced"`
 	// CPU is what all ranks take of processors for an operation, in seconds: user and system.
 	CPU float64 `json:"cpu_s"`
-	// ReceiverCPU is that of the busiest rank of a Broadcast that only receives.
+	// ReceiverCPU is the time, as in CPU, of the busiest rank of a Broadcast that only receives.
 	ReceiverCPU float64 `json:"receiver_cpu_s,omitempty"`
 	// Of an overlap: the times of its parts alone, and how much faster both together are.
 	SumAloneUS float64 `json:"sum_alone_us,omitempty"`
 	Speedup    float64 `json:"speedup,omitempty"`
-	// What the operations of each lane waited for; zero: there were none.
+	// GatherWaits and ReduceWaits are the waits of the operations of each lane; zero: there were none.
 	GatherWaits Waits `json:"allgather_waits,omitzero"`
 	ReduceWaits Waits `json:"reducescatter_waits,omitzero"`
 }

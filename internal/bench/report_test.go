@@ -148,8 +148,8 @@ func TestTable(t *testing.T) {
 # no GRO
 # size: bytes a rank, N. time: p50 over the iterations, of the slowest rank. algbw, busbw: as in nccl-tests.
 # sent, recvd: bytes of the busiest rank (repairs and relays as sent alone), to what the algorithm must move: (P-1)N and N.
-# memcpy: what all ranks reach at once; of it: the share reached.
-#        size        count   type     redop        time         min         max    algbw    busbw    sent   recvd   memcpy  of it  wrong
+# memcpy: how fast each rank copies as many bytes, while all do; share: the collective's rate to that.
+#        size        count   type     redop        time         min         max    algbw    busbw    sent   recvd   memcpy  share  wrong
 #         (B)   (elements)                         (us)        (us)        (us)   (GB/s)   (GB/s)                   (GB/s)              
          1000          250    f32       sum       30.00       20.00       40.00    0.067    0.033   1.032   1.010    4.000  0.017      3
          1000          250    f32       sum       30.00       20.00       40.00    0.067    0.033   1.032   1.010    4.000  0.017      3

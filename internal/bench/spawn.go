@@ -68,7 +68,7 @@ func startRanks(ctx context.Context, ranks int, args []string, variables ...stri
 		group.Go(func() error {
 			defer func() { _ = lifeline.Close() }()
 			if err := cmd.Wait(); err != nil && ctx.Err() == nil {
-				// Not wrapped: of a rank's exit status only that of a mistake is ours.
+				// The error is not wrapped: our exit status is a rank's only if that is the status of a mistake.
 				failed := fmt.Errorf("rank %d (process %d) failed: %s%s", r, cmd.Process.Pid, err.Error(), said[r].quote())
 				if cmd.ProcessState.ExitCode() == config.ExitMistake {
 					return config.Mistake{Err: failed}

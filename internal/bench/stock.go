@@ -22,7 +22,7 @@ func takeStock() (s stock, err error) {
 	if err != nil {
 		return s, err
 	}
-	s.descriptors = len(open) - 1 // that of the folder
+	s.descriptors = len(open) - 1 // without the descriptor of the folder itself
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {
 		return s, err

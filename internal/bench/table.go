@@ -85,8 +85,8 @@ func (r *report) head(text *strings.Builder, info group.Info) {
 		fmt.Fprintf(text, timeHead+waitHead, "(B)", "", "(us)", "(us)", "(us)", "(GB/s)", "", "", "(us)", "(us)", "(us)", "(us)", "(us)")
 		return
 	}
-	text.WriteString("# memcpy: what all ranks reach at once; of it: the share reached.\n")
-	fmt.Fprintf(text, head, "size", "count", "type", "redop", "time", "min", "max", "algbw", "busbw", "sent", "recvd", "memcpy", "of it", "wrong")
+	text.WriteString("# memcpy: how fast each rank copies as many bytes, while all do; share: the collective's rate to that.\n")
+	fmt.Fprintf(text, head, "size", "count", "type", "redop", "time", "min", "max", "algbw", "busbw", "sent", "recvd", "memcpy", "share", "wrong")
 	fmt.Fprintf(text, head, "(B)", "(elements)", "", "", "(us)", "(us)", "(us)", "(GB/s)", "(GB/s)", "", "", "(GB/s)", "", "")
 }
 
@@ -136,8 +136,8 @@ func (x *Result) row(text *strings.Builder) {
 		x.SentToLaw, x.ReceivedToLaw, x.Memcpy, x.RatioToMemcpy, x.Wrong)
 }
 
-// overlapRows prints the results of an overlap. The time of a part of it is what its operation
-// waited for in all; a ring knows no waits. Wrong elements, which end the run with an error, have
+// overlapRows prints the results of an overlap. The time of each of its two operations is the sum of
+// its waits; a ring knows no waits. Wrong elements, which end the run with an error, have
 // no column.
 func overlapRows(text *strings.Builder, gather, scatter, both Result) {
 	row := func(size, what string, x *Result) {
@@ -169,7 +169,7 @@ func overlapRows(text *strings.Builder, gather, scatter, both Result) {
 	fmt.Fprintf(text, sumLine, "", "sum of the two alone", both.SumAloneUS, both.Speedup)
 }
 
-// Total is all of it.
+// Total is the sum of the waits.
 func (w Waits) Total() float64 { return w.Queued + w.Peers + w.Turn + w.Transfer + w.Finish }
 
 func (w Waits) print(text *strings.Builder) {

@@ -50,7 +50,7 @@ func field(root fs.FS, name, word string) int {
 	text, _ := fs.ReadFile(root, name) // none has no such line
 	for line := range strings.Lines(string(text)) {
 		if words := strings.Fields(line); len(words) > 1 && words[0] == word {
-			n, _ := strconv.Atoi(words[1]) // what is none is 0
+			n, _ := strconv.Atoi(words[1]) // anything but a number is 0
 			return n
 		}
 	}

@@ -37,12 +37,12 @@ type VersionReport struct {
 	Sums    string `json:"sums"` // the instructions that it sums with
 }
 
-// NewVersionReport returns that of this process.
+// NewVersionReport returns the report of this process.
 func NewVersionReport() VersionReport {
 	return VersionReport{version.String(), version.Commit(), runtime.Version(), runtime.GOOS, runtime.GOARCH, reduce.Active().String()}
 }
 
-// Run prints the version and what it was built with.
+// Run prints the version, and the commit, compiler and sums of this build.
 func (c versionCommand) Run(app *kong.Kong) error {
 	if c.JSON {
 		return json.NewEncoder(os.Stdout).Encode(NewVersionReport())

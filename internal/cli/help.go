@@ -8,7 +8,8 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// help is kong's; that of the whole program is a line a command, and ends with the exit statuses.
+// help prints kong's help for a command. Its help for the whole program has a line a command, and ends with the exit
+// statuses.
 func (p Program) help(options kong.HelpOptions, ctx *kong.Context) error {
 	if ctx.Selected() != nil || options.Summary {
 		return kong.DefaultHelpPrinter(options, ctx)

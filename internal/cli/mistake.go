@@ -13,8 +13,8 @@ import (
 // negative is what a number below 0 begins with.
 var negative = regexp.MustCompile(`^-[0-9.]`)
 
-// withNegatives joins a flag and a number below 0 after it, as in --bytes -1: kong has taken that for another flag, and
-// does not say which numbers are allowed. What is behind -- is another program's.
+// withNegatives joins a flag and a number below 0 after it, as in --bytes -1: kong takes the number for another flag,
+// and does not say which numbers are allowed. Arguments behind -- are another program's.
 func withNegatives(args []string) []string {
 	var joined []string
 	for i, arg := range args {
@@ -30,7 +30,8 @@ func withNegatives(args []string) []string {
 	return joined
 }
 
-// withValue has an error about the value of a flag that can stand alone, as in --switch host:port, say how it is written.
+// withValue has an error about the value of a flag that can stand alone, as in --switch host:port, say how it is
+// written.
 func withValue(err error, args []string) error {
 	var wrong *kong.ParseError
 	stray, is := strings.CutPrefix(err.Error(), "unexpected argument ")

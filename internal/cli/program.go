@@ -1,5 +1,6 @@
-// Package cli is what the programs of this repository, mcast and mcast-lab, have in common: how a command line is read,
-// what is said of a wrong one, the help, the manual page, what shells complete, and flags for sizes, rates and the like.
+// Package cli has the common parts of the programs of this repository, mcast and mcast-lab: the parser of command
+// lines, the messages about mistakes, the help, the manual page, completion in shells, and flags for sizes, rates and
+// the like.
 package cli
 
 import (
@@ -17,7 +18,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/version"
 )
 
-// Program says what a program is called, and what --help says of it.
+// Program has the name of a program, and its texts for --help.
 type Program struct {
 	Name        string
 	Description string

@@ -58,11 +58,11 @@ func (s *Settings) Agreed() string {
 	return strings.Join(off, " ")
 }
 
-// Difference is a setting of which two have different values.
+// Difference is a setting with different values in two texts.
 type Difference struct{ A, B Setting }
 
-// Differences returns those between two texts of Agreed, in the order of the table. What one of them does
-// not spell has its default.
+// Differences returns the differences between two texts of Agreed, in the order of the table. A setting that a text
+// leaves out has its default there.
 func Differences(a, b string) (found []Difference) {
 	inA, inB := spelled(a), spelled(b)
 	defaults := Default()

@@ -92,7 +92,7 @@ func TestBadValues(t *testing.T) {
 	}
 }
 
-// TestTopologyTakesItsOwnLength: no character of it is longer in JSON than in itself.
+// TestTopologyTakesItsOwnLength: characters that are longer in JSON are not allowed.
 func TestTopologyTakesItsOwnLength(t *testing.T) {
 	for name, taken := range map[string]bool{
 		"rack7": true, "r\u00e4k/7": true, "a'b": true,
@@ -167,7 +167,7 @@ func TestFamily(t *testing.T) {
 		{map[string]string{"MCAST_GROUP": "ff15::1:0"}, 6, ""},
 		{map[string]string{"MCAST_GROUP": "239.1.1.1"}, 4, ""},
 		{map[string]string{"MCAST_GROUP": "239.1.1.1", "MCAST_FAMILY": "6"}, 0, "MCAST_GROUP=239.1.1.1 with MCAST_FAMILY=6 is not allowed"},
-		{map[string]string{"MCAST_GROUP": "ff02::1"}, 0, "scope above that of a link"},
+		{map[string]string{"MCAST_GROUP": "ff02::1"}, 0, "scope above a link"},
 		{map[string]string{"MCAST_GROUP": "::ffff:239.1.1.1"}, 0, "want"},
 	} {
 		s, err := Load(from(c.vars), nil)
@@ -180,7 +180,7 @@ func TestFamily(t *testing.T) {
 	}
 }
 
-// TestSlurmTopology: MCAST_TOPOLOGY goes before what Slurm says, of which only switches count.
+// TestSlurmTopology: MCAST_TOPOLOGY goes before Slurm's topology, in which only switches count.
 func TestSlurmTopology(t *testing.T) {
 	const addr, pattern = "SLURM_TOPOLOGY_ADDR", "SLURM_TOPOLOGY_ADDR_PATTERN"
 	for _, c := range []struct {

@@ -33,7 +33,7 @@ func FuzzLoad(f *testing.F) {
 	})
 }
 
-// FuzzBytes reads sizes: what is one is so when it is written again.
+// FuzzBytes reads sizes: a valid size is the same after it is written and read again.
 func FuzzBytes(f *testing.F) {
 	for _, text := range []string{"0", "4096", "64K", "64KiB", "1m", "9223372036854775807", "8388607T", "-1", "1KB", "+1", " 1"} {
 		f.Add(text)

@@ -13,8 +13,8 @@ import (
 	"unicode/utf8"
 )
 
-// kind is a type of value: its name in the reference, what is allowed, and how
-// to read it. parse reports false for anything that allowed does not cover.
+// kind is a type of value: its name in the reference, the allowed values, and how
+// to read one. parse reports false for anything that allowed does not cover.
 type kind[T any] struct {
 	name    string
 	allowed string
@@ -155,10 +155,10 @@ func duration(lo, hi time.Duration) kind[time.Duration] {
 		}}
 }
 
-// multicast leaves out 224.0.0.0/24 and ff02::/16, which routers keep to one link whatever the TTL and
-// where other protocols live, and what does not leave a host.
+// multicast leaves out 224.0.0.0/24 and ff02::/16, which other protocols use and routers keep to one link for any TTL,
+// and groups that do not leave a host.
 func multicast() kind[netip.Addr] {
-	return kind[netip.Addr]{name: "address", allowed: "a multicast address from 224.0.1.0 to 239.255.255.255, or of ff00::/8 with a scope above that of a link, such as ff15::1:0", parse: func(s string) (netip.Addr, bool) {
+	return kind[netip.Addr]{name: "address", allowed: "a multicast address from 224.0.1.0 to 239.255.255.255, or of ff00::/8 with a scope above a link, such as ff15::1:0", parse: func(s string) (netip.Addr, bool) {
 		a, err := netip.ParseAddr(s)
 		return a, err == nil && a.IsMulticast() && !a.Is4In6() && a.Zone() == "" && !a.IsLinkLocalMulticast() && !a.IsInterfaceLocalMulticast()
 	}}

@@ -14,7 +14,7 @@ func Mistakef(format string, args ...any) error { return Mistake{fmt.Errorf(form
 
 func (m Mistake) Error() string { return m.Err.Error() }
 
-// Unwrap returns what is wrong.
+// Unwrap returns the error that the mistake is about.
 func (m Mistake) Unwrap() error { return m.Err }
 
 // ExitCode is taken by the command for its own.

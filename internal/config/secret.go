@@ -18,17 +18,18 @@ const (
 	maxSecret = 256
 )
 
-// InStore is the value of MCAST_SECRET by which the ranks of a process group share a secret through torch's store. It is
-// shorter than a secret may be.
+// InStore is the value of MCAST_SECRET by which the ranks of a process group share a secret through torch's store. It
+// is shorter than a secret may be.
 const InStore = "store"
 
-// ErrInStore says that there is no such store: only torch_mcast has one at hand, and puts the secret in place of InStore.
-var ErrInStore = Mistakef("MCAST_SECRET=store is for process groups of torch_mcast, whose ranks share a secret through torch's store, " +
+// ErrInStore says that there is no such store: only torch_mcast has one at hand, and puts the secret in place of
+// InStore.
+var ErrInStore = Mistakef("MCAST_SECRET=store is for process groups of torch_mcast, which share a secret through torch's store, " +
 	"and there is none here: want 22 to 256 characters without white space, such as `mcast secret` makes, or MCAST_SECRET_FILE")
 
-// CheckSecret returns what is wrong with a secret, of a rank or of a node: it is too
-// short or too long, or it is not printable or has white space, and would not survive
-// environments and files of one a line. The error does not show it.
+// CheckSecret returns an error if a secret, of a rank or of the switch, is too
+// short or too long, or is not printable or has white space: it would not survive
+// environments and files with one a line. The error does not show the secret.
 func CheckSecret(text string) error {
 	if len(text) < minSecret || len(text) > maxSecret {
 		return fmt.Errorf("a secret of %d bytes; want at least %d, at most %d", len(text), minSecret, maxSecret)

@@ -75,7 +75,7 @@ type Settings struct {
 	Rendezvous string
 }
 
-// Mark returns the class of service (DSCP) of what is sent; in the background CS1, for what gives way.
+// Mark returns the class of service (DSCP) of sent packets; in the background CS1, for traffic that gives way.
 func (s *Settings) Mark() int {
 	if s.Class == "background" {
 		return 8
@@ -119,8 +119,9 @@ const LogOff = slog.Level(1 << 10)
 
 // Load takes each variable from overrides, else from lookup, else its default;
 // an empty value counts as not given. lookup has os.LookupEnv's form and may be
-// nil. The error names every bad variable, its value and what is allowed, and
-// every override that is not in the table. With ErrInStore come the settings, for those who need no secret.
+// nil. The error names every bad variable, its value and the allowed ones, and
+// every override that is not in the table. With ErrInStore, Load also returns the settings, for callers that need no
+// secret.
 func Load(lookup func(string) (string, bool), overrides map[string]string) (Settings, error) {
 	var s Settings
 	var errs []error
@@ -170,8 +171,8 @@ func Load(lookup func(string) (string, bool), overrides map[string]string) (Sett
 	return s, Mistake{err}
 }
 
-// Set gives one variable a value in its own syntax; the empty text is its default. The error says
-// what is allowed, and leaves it to the caller to name what it is that has the value.
+// Set gives one variable a value in its own syntax; the empty text is its default. The error says which
+// values are allowed, and leaves it to the caller to name the variable or flag that has this one.
 func (s *Settings) Set(name, text string) error {
 	i := slices.IndexFunc(table, func(v Variable) bool { return v.Name == name })
 	if i < 0 {
@@ -212,7 +213,7 @@ func (s *Settings) Check() error {
 		return Mistakef("MCAST_GROUP=%s with MCAST_FAMILY=%s is not allowed: want a group of the family, or auto", s.Group, s.Family)
 	}
 	if s.Encrypt && s.Secret == "" {
-		return Mistakef("MCAST_ENCRYPT=1 without MCAST_SECRET is not allowed: what is encrypted takes a secret that all ranks know (`mcast secret` makes one), or MCAST_ENCRYPT=0")
+		return Mistakef("MCAST_ENCRYPT=1 without MCAST_SECRET is not allowed: want a secret that all ranks know (`mcast secret` makes one), or MCAST_ENCRYPT=0")
 	}
 	if s.Group.IsValid() && s.Subgroups > 1 {
 		last := s.Group

@@ -30,40 +30,40 @@ const maxPayload = 65507 - 32 // of an IPv4 datagram, behind our header
 // table holds the variables that Settings is made of.
 var table = []Variable{
 	row("MCAST_FABRIC", "auto", func(s *Settings) *string { return &s.Fabric }, choice("auto", "udp", "shm", "verbs"),
-		"What carries the bytes; auto takes shm when all ranks are on one host, else verbs where every rank has an RDMA device in hardware and multicast by them reaches all ranks, else udp. verbs sends chunks, and Reduce-Scatter from rank to rank, through RDMA devices (RoCE v2), the rest as udp does."),
+		"The transport of a group; auto takes shm when all ranks are on one host, else verbs where every rank has an RDMA device in hardware and multicast by them reaches all ranks, else udp. verbs sends chunks, and Reduce-Scatter from rank to rank, through RDMA devices (RoCE v2), the rest as udp does."),
 	row("MCAST_RENDEZVOUS", "", func(s *Settings) *string { return &s.Rendezvous }, orEmpty(hostPort(), "from the launcher's variables"),
 		"Where rank 0 listens while the ranks of `mcast bench` find each other."),
 	row("MCAST_TIMEOUT", "30s", func(s *Settings) *time.Duration { return &s.Timeout }, duration(100*time.Millisecond, time.Hour),
-		"How long a rank may be stopped, starved or cut off before it counts as lost. Sooner only the kernel's word that its process has ended counts, and time in which the rank that waits did not run itself never does. A path on which data for which the peer has room are not acknowledged counts as broken after half as long again. TCP asks for a connection after 0, 1, 3 and 7 s: less than 4s does not do on a network that may lose a request twice."),
+		"How long a rank may be stopped, starved or cut off before it counts as lost. It counts as lost sooner only if the kernel says that its process has ended. Time in which the waiting rank itself does not run never counts. A path counts as broken after 1.5 times as long without acknowledgement of data that the peer has room for. TCP asks for a connection after 0, 1, 3 and 7 s: less than 4s is too short for a network that may lose a request twice."),
 	row("MCAST_JOIN_TIMEOUT", "5m", func(s *Settings) *time.Duration { return &s.JoinTimeout }, duration(100*time.Millisecond, 24*time.Hour),
 		"How long a rank waits for all others when a group is formed; time does not count in which it does not run itself."),
 	row("MCAST_CLASS", "foreground", func(s *Settings) *string { return &s.Class }, choice("foreground", "background"),
-		"A background group (checkpoints) has what the foreground groups of its host and user leave of the link, with which they are no more than a little slower, and never less than a part in 32 or 1 MiB/s; while they move nothing, all of it. Its packets have DSCP 8 (CS1)."),
+		"A background group (checkpoints) takes the part of the link that the foreground groups of its host and user leave, at least a part in 32 or 1 MiB/s, and makes them only a little slower. While they move nothing, it takes the whole link. Its packets have DSCP 8 (CS1)."),
 	row("MCAST_DSCP", "0", func(s *Settings) *int { return &s.DSCP }, number(0, 63),
-		"Class of service (DSCP) of the packets of a foreground group; switches that know it may prefer them to those of the background."),
+		"Class of service (DSCP) of the packets of a foreground group; network switches that know it may prefer them to background packets."),
 	row("MCAST_LOG", "warn", func(s *Settings) *slog.Level { return &s.Log }, level(),
-		"What is written to standard error."),
+		"The least level of messages that are written to standard error."),
 
 	row("MCAST_METRICS", "auto", func(s *Settings) *string { return &s.Metrics }, autoOffOrDirectory(),
 		"Where each process has the socket by which `mcast top` and `mcast metrics` see its groups, for its user alone; auto: in /tmp/mcast-UID."),
 
 	row("MCAST_TRACE", "auto", func(s *Settings) *string { return &s.Trace }, autoOffOrDirectory(),
-		"Where a process writes what its groups did last, as trace-HOST-PID.json for Perfetto, when one fails or at SIGUSR2; auto: in /tmp/mcast-UID, of which the newest 32 stay; off: nothing is remembered."),
+		"The folder where a process writes the last operations of its groups, as trace-HOST-PID.json for Perfetto, when a group fails or at SIGUSR2; auto: /tmp/mcast-UID, where the newest 32 stay; off: nothing is remembered."),
 
-	row("MCAST_IFACE", "", func(s *Settings) *string { return &s.Interface }, orEmpty(interfaces(), "the networks that all hosts share are tried, that of the default routes first; lo if all ranks are on this host"),
-		"Network interface for multicast and control traffic. Of several, multicast takes all by turns (there are as many subgroups at least), all else the first; as many on each host."),
+	row("MCAST_IFACE", "", func(s *Settings) *string { return &s.Interface }, orEmpty(interfaces(), "the networks that all hosts share are tried, the default route's first; lo if all ranks are on this host"),
+		"Network interface for multicast and control traffic. With several, multicast takes each in turn (there are at least as many subgroups), and everything else the first. Name as many on each host."),
 	row("MCAST_FAMILY", "auto", func(s *Settings) *string { return &s.Family }, choice("auto", "4", "6"),
-		"The version of IP; auto: as NCCL_SOCKET_FAMILY (AF_INET, AF_INET6) or MCAST_GROUP says, else IPv4 where every rank has an address of it, else IPv6."),
+		"The version of IP; auto: as NCCL_SOCKET_FAMILY (AF_INET, AF_INET6) or MCAST_GROUP says, else IPv4 where every rank has an IPv4 address, else IPv6."),
 	row("MCAST_MULTICAST", "auto", func(s *Settings) *string { return &s.Multicast }, choice("auto", "require", "off"),
-		"How Allgather and Broadcast travel between hosts; auto: by multicast where it reaches every rank, else from rank to rank over TCP, as a ring does; require fails there; off multicasts only what tries the paths at join."),
+		"How Allgather and Broadcast travel between hosts; auto: by multicast where it reaches every rank, else from rank to rank over TCP, as a ring does; require fails there; off multicasts only probes of the paths at a join."),
 	row("MCAST_NODES", "auto", func(s *Settings) *string { return &s.Nodes }, choice("auto", "off"),
-		"Whether the ranks of a host work together, so that what crosses its link does so once; auto: where there are several hosts, and several ranks on some. It changes the order of sums, and so their last bits; off keeps that of one rank a host."),
+		"Whether the ranks of a host work together, so that data cross its link once; auto: where there are several hosts, and several ranks on some. It changes the order of sums, and so their last bits; off keeps the order of one rank a host."),
 	row("MCAST_TOPOLOGY", "", func(s *Settings) *string { return &s.Topology }, orEmpty(places(), "the switches in SLURM_TOPOLOGY_ADDR, else unknown"),
-		"Where in the network this host is, from the outermost part to the innermost, as row2/rack7. What goes from rank to rank then enters and leaves each part once."),
+		"Where in the network this host is, from the outermost part to the innermost, as row2/rack7. Data that go from rank to rank then enter and leave each part once."),
 	row("MCAST_GROUP", "", func(s *Settings) *netip.Addr { return &s.Group }, orEmpty(multicast(), "derived from the job, in 239.192.0.0/14 or ff15::/16"),
 		"First multicast group; subgroup g uses the address g above it."),
 	row("MCAST_PORT", "0", func(s *Settings) *uint16 { return &s.Port }, orZero(number[uint16](1024, 65535), "derived from the job"),
-		"UDP port of the multicast groups. One that was derived and that another program has is drawn anew; without one that was set, ranks relay."),
+		"UDP port of the multicast groups. If another program has it, a derived port is drawn anew; with a port that was set, ranks relay."),
 	row("MCAST_TTL", "1", func(s *Settings) *int { return &s.TTL }, number(0, 255),
 		"How many routers a multicast datagram may pass, plus one; 0 keeps it on the host."),
 	row("MCAST_CHAINS", "0", func(s *Settings) *int { return &s.Chains }, orZero(number(1, 256), "over a network all ranks, at most 64 and the chunks of the window by 4; one if all are on one host"),
@@ -83,7 +83,7 @@ var table = []Variable{
 	row("MCAST_CUTOFF", "2ms", func(s *Settings) *time.Duration { return &s.Cutoff }, duration(100*time.Microsecond, 10*time.Second),
 		"The least time without news after which missing chunks are fetched, times the ranks of the host for each of its cores; the rest of the cutoff is measured."),
 	row("MCAST_LOSS", "0", func(s *Settings) *float64 { return &s.Loss }, fraction(0, 0.9),
-		"Share of received datagrams (those of a switch, too), and of contributions to it, to throw away on purpose, for tests."),
+		"Share of datagrams received from ranks and the switch, and of contributions to the switch, to throw away on purpose, for tests."),
 	row("MCAST_LOSS_SEED", "1", func(s *Settings) *uint64 { return &s.LossSeed }, number[uint64](0, math.MaxUint64),
 		"Seed of MCAST_LOSS; the same seed throws away the same datagrams."),
 
@@ -92,41 +92,41 @@ var table = []Variable{
 	row("MCAST_SHM_SLOTS", "8", func(s *Settings) *int { return &s.ShmSlots }, number(2, 1024),
 		"Slots in a rank's shared-memory ring."),
 	row("MCAST_OUTPUTS", "0", func(s *Settings) *int { return &s.Outputs }, orZero(size(64<<10, 1<<39), "none"),
-		"Memory of a host and group in which results of Allgathers lie once for all its ranks, where the program reserves it (torch_mcast.fsdp does). It is used in turn, and taken where it is written to; four times the largest result is plenty, and a result may take half of it."),
+		"Memory of a host and group in which results of Allgathers lie once for all its ranks, where the program reserves it (torch_mcast.fsdp does). It is used in turn, and takes real memory once it is written to. Four times the largest result is plenty; a result may take half of this memory."),
 
 	row("MCAST_SWITCH", "", func(s *Settings) *string { return &s.Switch }, orEmpty(hostPorts(), "Reduce-Scatter goes directly"),
-		"Aggregation nodes (`mcast switch`) that Reduce-Scatter goes through, tried in order. All ranks name as many or none; ranks may name different nodes of one tree."),
+		"Switches (`mcast switch`) that Reduce-Scatter goes through, tried in order. All ranks name as many or none; ranks may name different switches of one tree."),
 	row("MCAST_SWITCH_MODE", "reproducible", func(s *Settings) *string { return &s.SwitchMode }, choice("reproducible", "fast"),
 		"How the switch sums: in a fixed order, so that the same inputs give the same bits, or in order of arrival, in less memory."),
 	row("MCAST_SWITCH_TIMEOUT", "10s", func(s *Settings) *time.Duration { return &s.SwitchTimeout }, duration(100*time.Millisecond, 5*time.Minute),
-		"After such a silence of the switch, in which the rank itself runs, Reduce-Scatter goes on directly."),
+		"How long the switch may be silent, while the rank itself runs, before Reduce-Scatter goes on directly."),
 	row("MCAST_SECRET", "", func(s *Settings) *string { return &s.Secret }, orEmpty(password(), "everybody on the network is taken for a rank"),
-		"What ranks prove to each other when they connect, and to the switch, whose datagrams then carry a keyed tag, "+
-			"and who reads metrics to who serves them. All ranks need the same. It is never logged. "+
-			"With store the ranks of each process group of torch_mcast make one and share it through torch's store, "+
-			"which whoever can read the store knows as well; a switch does not."),
+		"The secret that ranks prove to each other and to the switch when they connect, and that readers of metrics prove. "+
+			"Datagrams of the switch then carry a keyed tag. All ranks need the same. It is never logged. "+
+			"With store the ranks of each process group of torch_mcast make one and share it through torch's store: "+
+			"everybody who can read the store knows it too, and a switch does not."),
 	row("MCAST_SECRET_FILE", "", func(s *Settings) *string { return &s.SecretFile }, orEmpty(file(), "MCAST_SECRET says it"),
-		"A file with the secret on its first line, for those who do not want it in an environment. A name that does not begin with / is one of a systemd credential (LoadCredential=)."),
+		"A file with the secret on its first line, to keep it out of the environment. A name that does not begin with / is one of a systemd credential (LoadCredential=)."),
 
 	row("MCAST_ENCRYPT", "0", func(s *Settings) *bool { return &s.Encrypt }, onOff(),
-		"1 has what ranks multicast, and what goes to a switch and back, encrypted (AES-256-GCM), which takes MCAST_SECRET; TCP between ranks is with a secret, whatever this says. Memory that ranks of a host share, and what NCCL's messages carry, is not."),
+		"1 encrypts multicast of ranks, and data to the switch and back (AES-256-GCM); it takes MCAST_SECRET. TCP between ranks is encrypted wherever there is a secret, with 0 too. It encrypts neither memory that ranks of a host share nor the data of NCCL's messages (MCAST_NET_TLS)."),
 	row("MCAST_CHECKSUM", "off", func(s *Settings) *string { return &s.Checksum }, choice("off", "crc32c"),
-		"crc32c has every multicast datagram carry a checksum that ranks make and compare: what a device or a switch has changed is dropped, and sent again. It holds against nobody; with MCAST_SECRET tags do as much, and there is none."),
+		"With crc32c every multicast datagram carries a checksum that ranks make and compare: datagrams that a device or a network switch has changed are dropped, and sent again. It does not stop an attacker. With MCAST_SECRET tags do as much, and there is no checksum."),
 
 	row("MCAST_NET_FABRIC", "auto", func(s *Settings) *string { return &s.NetFabric }, choice("auto", "shm", "tcp", "verbs"),
-		"What NCCL's point-to-point messages go over; auto takes shm between processes of one host, else tcp. With verbs RDMA devices (RoCE v2) move them, without a copy; all ranks need it then."),
+		"The transport of NCCL's point-to-point messages; auto takes shm between processes of one host, else tcp. With verbs RDMA devices (RoCE v2) move them, without a copy; all ranks need it then."),
 	row("MCAST_NET_LANES", "0", func(s *Settings) *int { return &s.NetLanes }, orZero(number(1, 16), "4 between hosts, on fewer cores as many, 2 at the least; 2 within a host"),
-		"TCP connections, or queue pairs of RDMA devices, that a large message to one peer is spread over; the lesser of the two ends' counts."),
+		"TCP connections, or queue pairs of RDMA devices, that a large message to one peer is spread over; if the two ends differ, the lesser counts."),
 	row("MCAST_NET_ZEROCOPY", "auto", func(s *Settings) *string { return &s.NetZerocopy }, choice("auto", "on", "off"),
-		"Whether large messages are sent from where they lie (MSG_ZEROCOPY); auto tries it and stops when the kernel copies all the same."),
+		"Whether large messages are sent without a copy (MSG_ZEROCOPY); auto tries it and stops when the kernel copies all the same."),
 	row("MCAST_NET_TLS", "auto", func(s *Settings) *string { return &s.NetTLS }, choice("auto", "require", "off"),
 		"With a secret: whether the kernel seals NCCL's point-to-point messages over TCP (TLS, AES-256-GCM); auto: where the kernels of both ends can (modprobe tls), and a warning says so where they go in the clear; require fails there."),
 	row("MCAST_DRIVER", "auto", func(s *Settings) *string { return &s.Driver }, choice("auto", "agent", "caller"),
 		"Who moves CollNet's bytes: agent, a thread of its own; caller, the thread of NCCL that asks whether an operation is done; auto takes caller where the process may run on fewer than 4 cores."),
 	row("MCAST_GPU_MEMORY", "host", func(s *Settings) *string { return &s.GPUMemory }, choice("host", "coherent", "dmabuf"),
-		"How NCCL's plugin reaches GPU buffers: through host memory that NCCL copies to; coherent, if the CPU reads device memory itself (Grace Hopper); dmabuf maps what NCCL exports."),
-	row("MCAST_COLLNET_DEVICES", "0", func(s *Settings) *int { return &s.CollNetDevices }, orZero(number(1, 8), "as many as the launcher starts ranks on each node, where NCCL_COLLNET_ENABLE is set"),
-		"As how many devices CollNet offers NCCL its network interface: one for each GPU of a node, and as many on all nodes."),
+		"How NCCL's plugin reaches GPU buffers: host: through host memory that NCCL copies to; coherent: the CPU reads device memory itself (Grace Hopper); dmabuf: by a mapping of memory that NCCL exports."),
+	row("MCAST_COLLNET_DEVICES", "0", func(s *Settings) *int { return &s.CollNetDevices }, orZero(number(1, 8), "as many as the launcher starts ranks on each host, where NCCL_COLLNET_ENABLE is set"),
+		"As how many devices CollNet offers NCCL its network interface: one for each GPU of a host, and as many on all hosts."),
 	row("MCAST_TUNER_ALLGATHER", "auto", func(s *Settings) *int { return &s.TunerAllgather }, orTable(orZero(size(1, 1<<40), "never")),
 		"NCCL's Allgathers of this total size or more go through CollNet, where it is connected; auto: only where that is faster."),
 	row("MCAST_TUNER_REDUCE_SCATTER", "auto", func(s *Settings) *int { return &s.TunerReduceScatter }, orTable(orZero(size(1, 1<<40), "never")),
@@ -164,8 +164,8 @@ func Markdown() string {
 <!-- Generated by "go generate ./internal/config"; change internal/config/table.go instead. -->
 
 Every variable may be set in the environment of a process or given for one group alone (mcast_open's options). A Go
-program takes them by collnet.FromEnv, and sets those that have a field in collnet.Options. An empty value counts as not
-set. A value that is not allowed is an error that names the variable, the value and what is allowed; a variable that is
+program takes them by collnet.FromEnv, and sets the ones with a field in collnet.Options. An empty value counts as not
+set. A value that is not allowed is an error that names the variable, the value and the allowed values; a variable that is
 not listed here has no effect, and a warning says so. Give every rank of a group
 the same values; MCAST_IFACE, MCAST_TOPOLOGY, MCAST_CLASS, MCAST_LOG, MCAST_METRICS, MCAST_TRACE, MCAST_LOSS, MCAST_LOSS_SEED, MCAST_SWITCH, MCAST_SWITCH_TIMEOUT, MCAST_NET_*, MCAST_GPU_MEMORY, MCAST_SIMD and
 MCAST_LIBRARY may differ.

@@ -11,9 +11,10 @@ import (
 // above it, unless somebody else has the place (runtime/malloc.go). Stacks of goroutines lie in arenas, too.
 const arenaSize = 64 << 20
 
-// OmitHeap has the kernel leave out of core files what Go has for objects and stacks by now. Nothing in there moves. Of
-// memory that Go maps later it knows nothing: whoever has read a secret or made a key calls it afterwards. It takes
-// microseconds, and fails only where a kernel or a sandbox does not have it, without a word: all else works there.
+// OmitHeap has the kernel leave out of core files the memory that Go has for objects and stacks by now. Nothing in
+// there moves. It does not cover memory that Go maps later: code that has read a secret or made a key calls it
+// afterwards. It takes microseconds, and fails only where a kernel or a sandbox lacks the call, without an error: all
+// else works there.
 func OmitHeap() {
 	var here byte // of a goroutine's stack
 	first := uintptr(unsafe.Pointer(&here)) &^ (arenaSize - 1)
@@ -23,7 +24,7 @@ func OmitHeap() {
 	}
 }
 
-// omit leaves out an arena, and reports whether all of it is mapped.
+// omit leaves out an arena, and reports whether the whole arena is mapped.
 func omit(arena uintptr) bool {
 	_, _, e := unix.Syscall(unix.SYS_MADVISE, arena, arenaSize, unix.MADV_DONTDUMP)
 	return e == 0

@@ -11,7 +11,8 @@ import (
 
 var data [64]byte
 
-// TestOmitHeap: all of the heap, which spans several arenas, and what it has taken since the last time; no more.
+// TestOmitHeap: the whole heap is left out, over several arenas, also memory taken since the last call; and nothing
+// else.
 func TestOmitHeap(t *testing.T) {
 	stack, done := make(chan uintptr), make(chan struct{})
 	defer close(done)

@@ -31,7 +31,7 @@ func concat(groups ...[]rule) (all []rule) {
 	return all
 }
 
-// Diagnose says what is wrong with a host, the worst first. It looks at nothing but the facts.
+// Diagnose returns the findings about a host, the worst first. It looks at nothing but the facts.
 func Diagnose(f Facts) []Finding {
 	findings := []Finding{} // JSON has a list, if an empty one
 	for _, r := range rules {
@@ -83,7 +83,7 @@ func failedTests(f *Facts) (found []Finding) {
 		},
 		TestFull: {"full chunks do not pass though small ones may: all comes by repair",
 			"sudo nft list ruleset; sudo ip link set " + f.Chosen.Name + " mtu 1500"},
-		TestUDP: {"the data path of an aggregation node is UDP", "sudo nft list ruleset"},
+		TestUDP: {"data go to the switch and back by UDP", "sudo nft list ruleset"},
 		TestTCP: {"ranks meet, repair and reduce over TCP", "sudo nft list ruleset"},
 		TestMemory: {"a rank has a window of chunks on its way, and shared memory for ranks of its host",
 			"free -m; raise the container's memory limit, or lower MCAST_WINDOW and MCAST_SHM_SLOTS"},

@@ -97,7 +97,7 @@ func also(f *Facts, name, prefix string, change func(*Link)) {
 	f.Links = append(f.Links, l)
 }
 
-// onlyLoopback is a host whose other interface is gone.
+// onlyLoopback removes every interface of a host but loopback.
 func onlyLoopback(f *Facts) {
 	f.Links, f.Routes, f.MulticastRoute = f.Links[:1], nil, "network is unreachable"
 	f.Chosen = Choice{Name: "lo", Address: "127.0.0.1", Why: ByDefault}
@@ -108,7 +108,7 @@ func given(name, value string) func(*Facts) {
 	return func(f *Facts) { f.Settings.Set[name] = value }
 }
 
-// symptom is what is changed about a healthy host, and what is then to be said of it.
+// symptom is a change to a healthy host, and the finding that the change must produce.
 type symptom struct {
 	rule     string
 	change   func(*Facts)
@@ -118,8 +118,7 @@ type symptom struct {
 	remedy   string // part of Remedy
 }
 
-// TestEachRule shows every rule facts of which it has something to say, and holds that it is that
-// and nothing more.
+// TestEachRule gives every rule facts that it must complain about, and asserts that there is this finding and no other.
 func TestEachRule(t *testing.T) {
 	tried := make(map[string]bool)
 	for _, s := range slices.Concat(settingSymptoms, interfaceSymptoms, networkSymptoms, hostSymptoms) {
@@ -145,7 +144,7 @@ func TestEachRule(t *testing.T) {
 	}
 }
 
-// assertSays holds a finding to whom it names, what it says and what helps.
+// assertSays asserts the subject of a finding, and parts of its text and of its remedy.
 func assertSays(t *testing.T, found Finding, subject, says, remedy string) {
 	t.Helper()
 	assert.Equal(t, subject, found.Subject)

@@ -39,7 +39,7 @@ type Unseen struct {
 	Remedy string `json:"remedy"` // what would show it
 }
 
-// Kernel is the running kernel, and what of it the library uses.
+// Kernel is the running kernel, and whether it has the features that the library uses.
 type Kernel struct {
 	Release      string `json:"release"`
 	Batch        bool   `json:"recvmmsg"`
@@ -56,12 +56,13 @@ type Kernel struct {
 	Blocked  []Blocked `json:"blocked"` // of the calls that the library makes
 }
 
-// Settings are the variables that are set, and what is wrong with them.
+// Settings are the variables that are set, and the mistakes in them.
 type Settings struct {
-	Set     map[string]string `json:"set"` // MCAST_*, and of others those that concern networks
+	Set     map[string]string `json:"set"` // MCAST_*, and other variables about networks
 	Bad     string            `json:"bad"`
 	Unknown []string          `json:"unknown"`
-	// Secret tells secrets apart without giving them away (identity.Identity.Name, or config.InStore); empty: there is none.
+	// Secret tells secrets apart without giving them away (identity.Identity.Name, or config.InStore); empty: there is
+	// none.
 	Secret string `json:"secret"`
 }
 
@@ -97,15 +98,15 @@ type Link struct {
 	Mbps      int      `json:"mbps"`
 	Half      bool     `json:"half_duplex"`
 	Driver    string   `json:"driver"`
-	Qdisc     string   `json:"qdisc"` // of what is sent
+	Qdisc     string   `json:"qdisc"` // for packets that are sent
 
-	Queues    int      `json:"queues"` // of what is received
+	Queues    int      `json:"queues"` // for packets that are received
 	QueuesMax int      `json:"queues_max"`
-	Ring      int      `json:"ring"` // descriptors of what is received
+	Ring      int      `json:"ring"` // descriptors for received packets
 	RingMax   int      `json:"ring_max"`
 	IRQs      []IRQ    `json:"irqs"`
 	Near      string   `json:"near_cpus"` // to its device, as 0-15; empty: all, or not known
-	Off       []string `json:"off"`       // of the offloads that help, those that are switched off
+	Off       []string `json:"off"`       // helpful offloads that are switched off
 
 	Packets int `json:"received_packets"`
 	Lost    int `json:"received_errors"` // errors, and packets that found no descriptor
@@ -146,7 +147,7 @@ type Net struct {
 	WmemMax    int `json:"wmem_max"`
 	OptmemMax  int `json:"optmem_max"`
 	Backlog    int `json:"netdev_max_backlog"`
-	RPFilter   int `json:"rp_filter"` // that of the chosen interface or of all, the larger
+	RPFilter   int `json:"rp_filter"` // the larger value, of the chosen interface and of all
 	Ports      int `json:"local_ports"`
 	WindowFor  int `json:"window_chunks"` // full chunks that a receive buffer surely holds
 	ChunkBytes int `json:"chunk_bytes"`   // that fill a packet of the chosen interface
@@ -162,7 +163,7 @@ type Firewall struct {
 type Path struct {
 	What    string `json:"what"`    // such as: UDP to a group, in
 	Verdict string `json:"verdict"` // one of the constants below
-	By      string `json:"by"`      // the chain that drops it, or whose rule is not understood
+	By      string `json:"by"`      // the chain that drops it, or has a rule that is not understood
 }
 
 // Verdicts of a firewall.
@@ -176,11 +177,11 @@ const (
 type CPU struct {
 	Count      int     `json:"count"`   // of the host
 	Allowed    int     `json:"allowed"` // by the affinity of this process
-	Set        []int   `json:"set"`     // which they are
+	Set        []int   `json:"set"`     // numbers of the allowed CPUs
 	Quota      float64 `json:"quota"`   // CPUs; 0: none
 	QuotaBy    string  `json:"quota_by"`
 	Periods    int     `json:"periods"`   // of the quota so far
-	Throttled  int     `json:"throttled"` // of them, those in which it was used up
+	Throttled  int     `json:"throttled"` // periods in which the quota was used up
 	GOMAXPROCS int     `json:"gomaxprocs"`
 	SIMD       string  `json:"simd"` // that sums use
 	AVX2       bool    `json:"avx2"`
@@ -202,8 +203,8 @@ type Memory struct {
 type Limits struct {
 	Files  int `json:"open_files"`    // hard; -1: none
 	Locked int `json:"locked_memory"` // soft, bytes; -1: none
-	// Threads is how many processes and threads there may be; 0: not known, or any number. Running is how many there are, and
-	// ThreadsBy says what limits them.
+	// Threads is how many processes and threads there may be; 0: not known, or any number. Running is how many there are,
+	// and ThreadsBy says what limits them.
 	Threads   int    `json:"threads"`
 	Running   int    `json:"threads_running"`
 	ThreadsBy string `json:"threads_by"`

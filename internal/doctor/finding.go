@@ -43,7 +43,7 @@ type Finding struct {
 	What     string   `json:"what"`
 	Why      string   `json:"why"`             // it matters to this library
 	Remedy   string   `json:"remedy"`          // a command or setting; empty where there is nothing to be done
-	Hosts    []string `json:"hosts,omitempty"` // of a job, those that it is about
+	Hosts    []string `json:"hosts,omitempty"` // that it is about, in a report on a job
 }
 
 // count returns how many findings have a severity.

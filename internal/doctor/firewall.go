@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// firewall reads the rules of nftables, which are iptables' as well where that is built on it, and
-// asks what they do to what the library sends and receives.
+// firewall reads the rules of nftables, which include iptables' where that is built on it, and asks
+// whether they let the library's packets pass.
 func (g *gatherer) firewall() {
 	const what = "the firewall's rules"
 	rules, err := readRules()
@@ -30,7 +30,7 @@ func (g *gatherer) firewall() {
 	g.Firewall.Seen = true
 	if tables := text(g.root, "proc/thread-self/net/ip_tables_names"); tables != "" {
 		g.unseen("the rules of iptables-legacy ("+strings.Join(strings.Fields(tables), " ")+")",
-			"they are not among those of nftables", "sudo iptables-legacy -S")
+			"nftables does not show them", "sudo iptables-legacy -S")
 	}
 	own, err := netip.ParseAddr(g.Chosen.Address)
 	if err != nil || g.chosen() == nil {
@@ -47,7 +47,7 @@ func (g *gatherer) firewall() {
 	}
 }
 
-// packets are those that a job cannot do without, as they begin.
+// packets are the first bytes of each kind of packet that a job needs.
 func (g *gatherer) packets(own netip.Addr) []packet {
 	group, port := netip.AddrFrom4([4]byte{239, 192, 0, 16}), uint16(20000)
 	if g.settings.Group.IsValid() {
@@ -90,7 +90,7 @@ type packet struct {
 	index     int
 	length    int    // of the whole packet; 0: as short as can be
 	network   []byte // IPv4's header
-	transport []byte // what of the next header rules look at
+	transport []byte // the part of the next header that rules look at
 }
 
 func (p packet) with(what string, in bool, protocol byte, from, to netip.Addr, port uint16) packet {
@@ -132,7 +132,7 @@ type set struct {
 	elements []nftables.SetElement // by key
 }
 
-// readRules reads those that packets of IPv4 to and from this host pass.
+// readRules reads the rules for packets of IPv4 to and from this host.
 func readRules() (*ruleset, error) {
 	c, err := nftables.New()
 	if err != nil {

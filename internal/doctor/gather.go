@@ -24,13 +24,13 @@ type Options struct {
 	Listen  time.Duration  // for an IGMP querier; 0: not at all
 	NCCL    *check.Options // what `mcast nccl check` is asked; nil: nothing
 	Brief   bool           // look at no more than which interface the library takes
-	// Root is a folder whose files count before those of this host, below proc and sys; empty: none.
-	// It is for tests: of faults that cannot be made on a host that is to stay as it is.
+	// Root is a folder with proc and sys; its files replace those of this host. Empty: there is none.
+	// Tests use it for faults that they cannot make on the host itself.
 	Root string
 }
 
-// gatherer is a look at a host under way. What it asks of the network it asks in the namespace of
-// the thread that calls, so it starts no goroutine that opens sockets.
+// gatherer is one examination of a host. It examines the network namespace of the calling thread, so it starts no
+// goroutine that opens sockets.
 type gatherer struct {
 	Options
 	Facts
@@ -40,7 +40,7 @@ type gatherer struct {
 	root     fs.FS
 }
 
-// Gather looks at this host. What it cannot see is among the facts.
+// Gather examines this host. The facts also list the things that it cannot see.
 func Gather(ctx context.Context, o Options) Facts {
 	g := &gatherer{Options: o, root: os.DirFS("/")}
 	if o.Root != "" {
@@ -177,7 +177,7 @@ func (g *gatherer) nccl(ctx context.Context) {
 }
 
 // sysctl returns a number of the kernel's settings, such as net/core/rmem_max; otherwise if there
-// is none. What is a namespace's is that of the thread that calls.
+// is none. A setting of a namespace is read in the namespace of the calling thread.
 func (g *gatherer) sysctl(name string, otherwise int) int {
 	words := strings.Fields(text(g.root, "proc/sys/"+name))
 	if len(words) == 0 {

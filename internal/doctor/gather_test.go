@@ -18,7 +18,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
-// TestThisHost holds that there is a report of whatever host runs the tests, as whatever user.
+// TestThisHost asserts that there is a report of any host that runs the tests, and for any user.
 func TestThisHost(t *testing.T) {
 	f := Gather(
 		t.Context(),
@@ -78,7 +78,7 @@ func TestVariables(t *testing.T) {
 	assert.Equal(t, "lo", f.Chosen.Name, "what is right counts all the same")
 }
 
-// TestSecret: a host tells which secret it has, and not what it is.
+// TestSecret: a host tells its secret apart from others without giving it away.
 func TestSecret(t *testing.T) {
 	const secret = "correct-horse-battery-staple"
 	f := Gather(t.Context(), Options{Environ: []string{"MCAST_IFACE=lo", "MCAST_SECRET=" + secret}})

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// irqsOf returns the interrupts of an interface: those of its PCI function, where it is one, and
-// else those that the kernel names after it.
+// irqsOf returns the interrupts of an interface: those of its PCI function, or, without one, the interrupts
+// that the kernel names after the interface.
 func (g *gatherer) irqsOf(name, function string) []IRQ {
 	if function != "" {
 		if found := g.interrupts(function); len(found) > 0 {
@@ -57,7 +57,7 @@ func (g *gatherer) near(name, function string) string {
 	return ""
 }
 
-// cpuList reads a list of CPUs such as 0-15,32; what is not understood is left out.
+// cpuList reads a list of CPUs such as 0-15,32, and skips parts that it does not understand.
 func cpuList(text string) map[int]bool {
 	all := make(map[int]bool)
 	const most = 1 << 13

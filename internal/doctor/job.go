@@ -7,8 +7,7 @@ import (
 	"time"
 )
 
-// Matrix is what the hosts of a job have heard of each other. The zero value is of a job whose
-// hosts were not tried against each other.
+// Matrix has the measurements between the hosts of a job. The zero value means that nothing was measured.
 type Matrix struct {
 	Pairs []Pair    `json:"pairs"`
 	Loops []float64 `json:"loops,omitempty"` // by host, Mbit/s of a stream to itself; 0: not measured
@@ -29,15 +28,15 @@ type Pair struct {
 	Tried   bool          `json:"tried"`
 	TCP     bool          `json:"tcp"`          // a connection was made
 	Flows   int           `json:"flows"`        // pairs of UDP ports that were tried
-	Stopped int           `json:"stopped"`      // of them, those of which nothing arrived
-	Sent    int           `json:"sent"`         // datagrams, of the flows that pass
-	Got     int           `json:"got"`          // of them
-	Lost    float64       `json:"lost"`         // share of them, 0 to 1
+	Stopped int           `json:"stopped"`      // flows on which nothing arrived
+	Sent    int           `json:"sent"`         // datagrams, on the flows that pass
+	Got     int           `json:"got"`          // datagrams that arrived
+	Lost    float64       `json:"lost"`         // share of the datagrams, 0 to 1
 	Mbps    float64       `json:"mbps"`         // of a stream of TCP; 0: there was none
 	RTT     time.Duration `json:"rtt_ns"`       // median, of small datagrams; 0: none came back
 	Least   time.Duration `json:"rtt_least_ns"` // the shortest: what the path itself takes, and not a busy CPU
 
-	// Train is what was sent by multicast at TrainMbps, and TrainUnicast what was sent by unicast in between.
+	// Train counts the packets by multicast at TrainMbps, and TrainUnicast those by unicast in between.
 	Train        Count   `json:"train,omitzero"`
 	TrainUnicast Count   `json:"train_unicast,omitzero"`
 	TrainMbps    float64 `json:"train_mbps,omitzero"`
@@ -57,7 +56,7 @@ func (c Count) Share() float64 {
 	return float64(c.Got) / float64(c.Sent)
 }
 
-// Better returns the count of two tries of which a larger part arrived; one in which nothing was sent says nothing.
+// Better returns the one of two counts with the larger share; a count in which nothing was sent loses.
 func (c Count) Better(other Count) Count {
 	if other.Sent > 0 && (c.Sent == 0 || other.Share() > c.Share()) {
 		return other
@@ -65,8 +64,8 @@ func (c Count) Better(other Count) Count {
 	return c
 }
 
-// DiagnoseJob says what is wrong with the hosts of a job: with each of them, with what they should
-// have in common, and with the paths between them. What several hosts have alike is said once, with
+// DiagnoseJob returns the findings about the hosts of a job: about each of them, about settings that they should
+// have in common, and about the paths between them. A finding that several hosts share is listed once, with
 // their names. It looks at nothing but its arguments; Matrix may be empty.
 func DiagnoseJob(hosts []Facts, m Matrix) []Finding {
 	j := &job{hosts: hosts, Matrix: m}
@@ -78,7 +77,7 @@ func DiagnoseJob(hosts []Facts, m Matrix) []Finding {
 	}
 	for _, r := range jobRules {
 		of := r.look(j)
-		if len(of) > 0 { // what is said of the job is not said of its hosts as well
+		if len(of) > 0 { // a finding about the job replaces the same one about hosts
 			findings = slices.DeleteFunc(findings, func(f Finding) bool { return f.Name == r.name })
 		}
 		for _, f := range of {

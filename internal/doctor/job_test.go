@@ -57,7 +57,7 @@ func either(host int) func(Pair) bool {
 func all(Pair) bool                 { return true }
 func pair(a, b int) func(Pair) bool { return func(p Pair) bool { return p.From == a && p.To == b } }
 
-// jobSymptoms are what is changed about a healthy job of four, and what is then to be said.
+// jobSymptoms are changes to a healthy job of four hosts, and the finding that each change must produce.
 var jobSymptoms = []struct {
 	rule    string
 	change  func([]Facts, *Matrix)
@@ -144,7 +144,7 @@ var jobSymptoms = []struct {
 	}, "host3", "host3 hears no other host's multicast", "ip maddr show dev eth0"},
 	{"no-multicast", func(_ []Facts, m *Matrix) {
 		every(m, from(1), func(p *Pair) { p.Multicast = 0 })
-	}, "host1", "nobody hears what host1 multicasts", "IGMP"},
+	}, "host1", "nobody hears multicast of host1", "IGMP"},
 	{"no-multicast", func(_ []Facts, m *Matrix) {
 		every(m, pair(1, 3), func(p *Pair) { p.Multicast = 0 })
 	}, "path", "multicast does not pass from host1 to host3", "IGMP"},
@@ -248,7 +248,8 @@ func TestSettingsDifferBesideASecret(t *testing.T) {
 	require.Equal(t, "MCAST_CHUNK", found[0].Subject)
 }
 
-// TestBusyHostIsNotLimited: where unicast is lost as well, or nothing was sent, or no multicast passes, nobody limits it.
+// TestBusyHostIsNotLimited: where unicast is lost as well, or nothing was sent, or no multicast passes, nobody limits
+// it.
 func TestBusyHostIsNotLimited(t *testing.T) {
 	for _, p := range []Pair{
 		{}, {Multicast: 9000, Train: Count{700, 70}}, {Multicast: 9000, Train: Count{700, 70}, TrainUnicast: Count{30, 20}},

@@ -11,17 +11,17 @@ import (
 	"time"
 )
 
-// JobReport is what is said of the hosts of a job.
+// JobReport is the report on the hosts of a job.
 type JobReport struct {
 	Healthy  bool      `json:"healthy"` // there is no fault
 	Verdict  string    `json:"verdict"` // one line
 	Findings []Finding `json:"findings"`
 	Hosts    []Facts   `json:"hosts"`
 	Matrix   Matrix    `json:"matrix"`
-	Silent   []Finding `json:"silent,omitempty"` // of the findings, those about hosts that did not answer
+	Silent   []Finding `json:"silent,omitempty"` // the findings about hosts that did not answer
 }
 
-// NewJobReport diagnoses hosts, with what was found of those that did not answer.
+// NewJobReport diagnoses hosts; silent are the findings about hosts that did not answer.
 func NewJobReport(hosts []Facts, m Matrix, silent []Finding) JobReport {
 	r := JobReport{Findings: append(DiagnoseJob(hosts, m), silent...), Hosts: hosts, Matrix: m, Silent: silent}
 	worstFirst(r.Findings)
@@ -54,7 +54,7 @@ func (r *JobReport) Write(w io.Writer) error {
 	return err
 }
 
-// quantity is one of those that are drawn.
+// quantity is a measurement between hosts that is drawn.
 type quantity struct {
 	title string
 	known func(p *Pair) bool
@@ -103,8 +103,8 @@ func orNone(n int) string {
 // mostDrawn is how many hosts a terminal has room for. Of more those are drawn that a finding names.
 const mostDrawn = 16
 
-// draw writes what was measured: a line for what is alike everywhere, else a table, who sends from
-// the top, who receives to the right.
+// draw writes the measurements: one line for a quantity that is alike everywhere, else a table with a row for
+// each sender and a column for each receiver.
 func (r *JobReport) draw(w *strings.Builder) {
 	rows := make([]int, 0, len(r.Hosts))
 	for h := range r.Hosts {
@@ -174,7 +174,7 @@ func (r *JobReport) table(w *strings.Builder, q *quantity, pairs []*Pair, hosts 
 	_ = t.Flush() // to memory
 }
 
-// rows writes a line for each host, of what it sends and of what it receives.
+// rows writes a line for each host, with the values of the paths from it and of the paths to it.
 func (r *JobReport) rows(w *strings.Builder, q *quantity, pairs []*Pair, hosts []int) {
 	for _, h := range hosts {
 		count := func(which func(p *Pair) bool) string {

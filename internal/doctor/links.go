@@ -72,7 +72,7 @@ func addresses(l netlink.Link, family int) (found []string) {
 	return found
 }
 
-// qdisc names what shapes, delays or drops what is sent, if it is among the queues of a link.
+// qdisc names the queue of a link that shapes, delays or drops packets, or else the root queue.
 func qdisc(all []netlink.Qdisc) string {
 	for _, kind := range []string{"netem", "tbf"} {
 		if slices.ContainsFunc(all, func(q netlink.Qdisc) bool { return q.Type() == kind }) {
@@ -87,8 +87,8 @@ func qdisc(all []netlink.Qdisc) string {
 	return ""
 }
 
-// Offloads whose absence costs, as ethtool's ioctl names them. What a driver does not have at all
-// is no fault of the settings.
+// offloads make a link faster; they have the names of ethtool's ioctl. An offload that a driver lacks altogether is no
+// fault of the settings.
 var offloads = []string{"rx-gro", "tx-generic-segmentation", "rx-checksum"}
 
 // drivers asks the drivers of interfaces that are up.

@@ -103,7 +103,7 @@ func TestMTUHole(t *testing.T) {
 	p.env = append(p.env, "MCAST_IFACE=br0")
 	found := finding(t, p.examine(t), "mtu-below")
 	assert.Equal(t, Fault, found.Severity)
-	assert.Equal(t, "the MTU is 9000, that of v0 below it 1500", found.What)
+	assert.Equal(t, "the MTU is 9000, but v0 below it has 1500", found.What)
 	for _, command := range strings.Split(found.Remedy, ", or ") {
 		p.IP(t, "link set br0 mtu 9000")
 		p.IP(t, "link set v0 mtu 1500")

@@ -22,13 +22,12 @@ type Remote struct {
 	Shell   []string
 	Program string        // mcast, as those hosts name it
 	Args    []string      // of mcast doctor there
-	Environ []string      // of which variables that concern a job are taken along, secrets not
+	Environ []string      // variables; those about a job are passed on, but no secrets
 	Wait    time.Duration // for the others, where they meet
 }
 
-// Ask has each host say what is known of it, and returns which of them did. What it returns of hosts
-// that do not answer are findings. Hosts that call themselves the same have the names that they were
-// asked by.
+// Ask gathers the facts of each host, and returns the hosts that answered. Hosts that do not answer are in
+// the findings. Hosts that give themselves the same name get the names that they were asked by.
 func Ask(ctx context.Context, hosts []string, r Remote) (answered []string, facts []Facts, silent []Finding) {
 	const atOnce = 32
 	found, failed := make([]*Facts, len(hosts)), make([]error, len(hosts))
@@ -74,8 +73,8 @@ func (r *Remote) ask(ctx context.Context, host string) (*Facts, error) {
 	return nil, err
 }
 
-// run has a host look, and returns what it prints. That it finds something, which its status says,
-// is an error, too.
+// run starts mcast doctor on a host and returns its output. A status that reports findings is an
+// error, too.
 func (r *Remote) run(ctx context.Context, host string, args ...string) ([]byte, error) {
 	if host == "" || strings.HasPrefix(host, "-") { // an option, for the shell
 		return nil, fmt.Errorf("%q is no host", host)

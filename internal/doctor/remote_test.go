@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestMeasureTakesWaitAlong has a shell that writes down what it is to start.
+// TestMeasureTakesWaitAlong uses a shell that writes the command to a file instead of starting it.
 func TestMeasureTakesWaitAlong(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "started")
 	r := Remote{Shell: []string{"sh", "-c", `echo "$1" > ` + file}, Program: "mcast", Wait: 2 * time.Minute}

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Report is what is said of a host.
+// Report is the report on a host.
 type Report struct {
 	Healthy  bool      `json:"healthy"` // there is no fault
 	Verdict  string    `json:"verdict"` // one line

@@ -112,7 +112,7 @@ func (g *gatherer) devices() {
 	d.RDMAUsable = err == nil
 }
 
-// processors returns how many CPUs the host has, whatever this process may use of them.
+// processors returns how many CPUs the host has, even if this process may not use all.
 func processors() int {
 	if s, err := sysfs.NewDefaultFS(); err == nil {
 		if all, err := s.CPUs(); err == nil && len(all) > 0 {

@@ -29,7 +29,7 @@ var linkRules = []rule{
 				l.Packets,
 				l.Lost,
 			),
-			"what is lost comes by repair",
+			"lost chunks come by repair",
 			fmt.Sprintf("look at ethtool -S %s; larger rings: sudo ethtool -G %s rx %d", l.Name, l.Name,
 				max(l.RingMax, 4096)),
 		)
@@ -40,7 +40,7 @@ var linkRules = []rule{
 			severity = Note
 		}
 		return one(l.Qdisc == "netem" || l.Qdisc == "tbf", severity, l.Name,
-			"what is sent is limited to a rate, delayed or dropped on purpose ("+l.Qdisc+")",
+			"outgoing packets are limited to a rate, delayed or dropped on purpose ("+l.Qdisc+")",
 			"an experiment may have left it there", "sudo tc qdisc del dev "+l.Name+" root")
 	}),
 	onLink("offloads-off", offloadsOff),
@@ -163,7 +163,7 @@ var deviceRules = []rule{
 			severity = Warning
 		}
 		return one(f.NCCL.Found && !f.NCCL.Used, severity, "NCCL "+f.NCCL.Version,
-			"it would not use the plugin: "+f.NCCL.Reason, "it matters to jobs whose backend is NCCL alone",
+			"it would not use the plugin: "+f.NCCL.Reason, "it matters only to jobs with the backend nccl",
 			"mcast nccl check says what to set")
 	}},
 }

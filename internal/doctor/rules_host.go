@@ -12,7 +12,7 @@ import (
 
 const mebibyte = 1 << 20
 
-// kernelRules are about the kernel: what it has, and what it allows sockets.
+// kernelRules are about the kernel's features and the limits that it sets sockets.
 var kernelRules = []rule{
 	{"seccomp", callsBlocked},
 	{"kernel-lacks", kernelLacks},
@@ -35,7 +35,7 @@ var kernelRules = []rule{
 		return one(n.RmemMax > 0 && n.RmemMax < mebibyte, Warning, "net.core.rmem_max",
 			fmt.Sprintf("it is %d: a receiver's socket surely holds %d chunks of %d bytes", n.RmemMax,
 				n.WindowFor, n.ChunkBytes),
-			"so much may be on its way from all roots together; what is beyond is lost and repaired",
+			"so much may be on its way from all roots together; more is lost and repaired",
 			persist("net.core.rmem_max=16777216"))
 	}},
 	{"send-buffer", func(f *Facts) []Finding {
@@ -57,7 +57,7 @@ var kernelRules = []rule{
 	{"option-memory", func(f *Facts) []Finding {
 		return one(f.Net.OptmemMax > 0 && f.Net.OptmemMax < 20480, Warning, "net.core.optmem_max",
 			fmt.Sprintf("it is %d bytes", f.Net.OptmemMax),
-			"sockets have their filters, and what they send without a copy its notices, from it",
+			"filters of sockets, and notices of data sent without a copy, take this memory",
 			persist("net.core.optmem_max=131072"))
 	}},
 	{"few-ports", func(f *Facts) []Finding {
@@ -82,7 +82,7 @@ func (k *Kernel) blocked(name string) bool {
 	return k.Filtered && slices.ContainsFunc(k.Blocked, func(b Blocked) bool { return b.Name == name })
 }
 
-// refusesUnix reports whether sockets between processes of this host are refused, by whatever: no kernel lacks them.
+// refusesUnix reports whether something refuses sockets between processes of this host: every kernel has them.
 func (k *Kernel) refusesUnix() bool {
 	return slices.ContainsFunc(k.Blocked, func(b Blocked) bool { return b.Name == unixSockets })
 }
@@ -296,6 +296,6 @@ func littleMemory(f *Facts) []Finding {
 		fmt.Sprintf("%s leaves %s", by, byteCount(left)),
 		"windows, shared memory of ranks of one host and socket buffers are counted there; beyond it the"+
 			" kernel ends a process",
-		"raise the limit (docker run --memory, limits.memory of Kubernetes), or end what fills it",
+		"raise the limit (docker run --memory, limits.memory of Kubernetes), or end the processes that fill it",
 	)
 }

@@ -58,7 +58,7 @@ var interfaceRules = []rule{
 	}),
 }
 
-// lacksFamily reports whether the settings ask for a version of IP of which there is no address, though there are others.
+// lacksFamily reports whether the settings ask for a version of IP for which the host has no address.
 func (f *Facts) lacksFamily() bool {
 	l := f.chosen()
 	if l == nil {
@@ -99,7 +99,7 @@ func orWord(names []string, otherwise string) string {
 	return names[0]
 }
 
-// onlyIPv6 says what is other where an interface has addresses of IPv6 alone.
+// onlyIPv6 notes the consequences where an interface has addresses of IPv6 alone.
 func onlyIPv6(f *Facts, l *Link) []Finding {
 	at, err := netip.ParseAddr(f.Chosen.Address)
 	return one(err == nil && at.Is6() && len(l.IPv4) == 0 && !l.Loopback, Note, l.Name,
@@ -153,8 +153,8 @@ func noRoute(f *Facts, l *Link) []Finding {
 		remedy = fmt.Sprintf("sudo ip route add %v dev %s", p.Masked(), l.Name)
 	}
 	return one(!has, Fault, l.Name,
-		"no route leads through the interface, whose address is "+l.IPv4[0],
-		"other ranks cannot be reached over TCP, and what they multicast may be refused", remedy)
+		"no route leads through the interface with the address "+l.IPv4[0],
+		"other ranks cannot be reached over TCP, and their multicast may be refused", remedy)
 }
 
 // sameAddress finds an address that two interfaces have.
@@ -169,7 +169,7 @@ func sameAddress(f *Facts) (found []Finding) {
 			owner[p.Addr()] = l.Name
 			found = append(found, one(taken && other != l.Name, Fault, l.Name,
 				fmt.Sprintf("%s and %s have the same address, %v", other, l.Name, p.Addr()),
-				"by which of them other ranks reach this one is chance",
+				"chance decides by which one other ranks reach this one",
 				fmt.Sprintf("sudo ip addr del %v dev %s", p, l.Name))...)
 		}
 	}
@@ -204,9 +204,9 @@ func sameNetwork(f *Facts, chosen *Link) (found []Finding) {
 
 // crowded says what two interfaces in one network do.
 func crowded(f *Facts, chosen *Link) string {
-	why := "what is sent goes by one of them unless MCAST_IFACE names the other, and either answers for both: links are loaded unevenly"
+	why := "packets leave by one of them unless MCAST_IFACE names the other, and either answers for both: links are loaded unevenly"
 	if f.Net.RPFilter == 1 {
-		why += fmt.Sprintf("; and reverse paths are checked: what comes by %s is dropped if routes lead by the other one", chosen.Name)
+		why += fmt.Sprintf("; and reverse paths are checked: packets that come by %s are dropped if routes lead by the other one", chosen.Name)
 	}
 	return why
 }

@@ -24,7 +24,7 @@ var jobRules = []jobRule{
 			return ""
 		})
 		return j.odd(groups, one(groups != nil, Warning, "MTU", "it is "+j.spell(groups),
-			"chunks are fitted to the smallest, and switch ports may drop what is larger",
+			"chunks are fitted to the smallest, and switch ports may drop larger packets",
 			"the same on all hosts: sudo ip link set IFACE mtu 1500"))
 	}},
 	{"speed-differs", func(j *job) []Finding {
@@ -62,7 +62,7 @@ func settingsDiffer(j *job) (found []Finding) {
 		agreed[i] = make(map[string]string)
 		s, err := config.Load(func(name string) (string, bool) {
 			if name == "MCAST_SECRET" || name == "MCAST_SECRET_FILE" {
-				return "", false // a host does not tell its secret, and a file of it is that host's
+				return "", false // no host tells its secret, and its secret file is on its own disk
 			}
 			value, ok := j.hosts[i].Settings.Set[name]
 			return value, ok
@@ -83,7 +83,7 @@ func settingsDiffer(j *job) (found []Finding) {
 	return found
 }
 
-// secretsDiffer compares the secrets of hosts, of which each tells a digest.
+// secretsDiffer compares the secrets of hosts by the digest that each host tells.
 func secretsDiffer(j *job) []Finding {
 	groups := j.differing(func(host int) string {
 		switch s := j.hosts[host].Settings; {
@@ -118,7 +118,7 @@ func sameAddressOnHosts(j *job) (found []Finding) {
 		f.Severity, f.Hosts = Fault, j.list(hosts)
 		f.What = fmt.Sprintf("%s have the same address on %s", j.names(hosts), first.Name)
 		f.Why = "ranks that connect to one of them reach themselves, or another"
-		f.Remedy = "export MCAST_IFACE=NAME on them, of an interface whose address others do not have"
+		f.Remedy = "export MCAST_IFACE=NAME on them, with an interface that has an address of its own"
 	}
 	return found
 }
@@ -147,7 +147,7 @@ func familiesDiffer(j *job) []Finding {
 		return true
 	}
 	return j.odd(groups, one(groups != nil && !both(), Fault, "addresses", "hosts have "+j.spell(groups),
-		"ranks of the ones cannot reach those of the others, and no paths were tried between them",
+		"hosts with other versions of IP cannot reach each other, and no paths were tried between them",
 		"an IPv4 address on all: sudo ip addr add 10.0.0.1/24 dev IFACE; or an IPv6 address on all"))
 }
 

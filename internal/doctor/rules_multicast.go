@@ -28,7 +28,7 @@ var multicastRules = []rule{
 				"reverse paths are checked strictly, and the default route is %s's",
 				f.otherDefault(),
 			),
-			"what ranks beyond the own network multicast is dropped without a word",
+			"multicast of ranks beyond the own network is dropped without a word",
 			fmt.Sprintf(
 				"sudo sysctl -w net.ipv4.conf.all.rp_filter=2 net.ipv4.conf.%s.rp_filter=2",
 				f.Chosen.Name,

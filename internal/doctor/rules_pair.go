@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// complaint is what is said of pairs that fail, where its cause is: everywhere, hosts that what is
-// sent to them does not reach, or that send it, both, or single pairs. Severity, Why and Remedy are
-// those of the finding; IFACE in a remedy is the host's.
+// complaint has the texts for pairs that fail, one for each place of the cause: everywhere, on the way to hosts, on the
+// way from hosts, both, or between single pairs. Severity, Why and Remedy go into the finding; IFACE in a
+// remedy stands for the host's interface.
 type complaint struct {
 	Finding
 	everywhere string // no verb
@@ -19,15 +19,14 @@ type complaint struct {
 	pair       string // followed by the pairs
 }
 
-// Shares of a host's readings that have to be bad: of what is there or not, and of what is a matter
-// of degree.
+// Shares of a host's readings that have to be bad: eachOne for readings that are yes or no, nearly for
+// readings that are a matter of degree.
 const (
 	eachOne = 1.0
 	nearly  = 0.75
 )
 
-// blame makes findings of pairs that fail. Only those count for which is says that they were
-// measured.
+// blame makes findings of pairs that fail. Only pairs that were measured count: is tells.
 func (j *job) blame(c complaint, enough float64, is, fails func(Pair) bool) (found []Finding) {
 	var readings []reading
 	for _, p := range j.Pairs {
@@ -132,7 +131,7 @@ func udpStopped(j *job) []Finding {
 	c := complaint{
 		Finding: Finding{
 			Severity: Fault,
-			Why:      "datagrams of an aggregation node do not pass, nor multicast, most likely: all goes by TCP",
+			Why:      "datagrams of the switch do not pass, nor multicast, most likely: all goes by TCP",
 			Remedy: "let UDP pass between all hosts: sudo nft list ruleset; sudo nft insert rule inet filter input" +
 				" meta l4proto udp accept",
 		},
@@ -151,7 +150,7 @@ func flowStopped(j *job) []Finding {
 	c := complaint{
 		Finding: Finding{
 			Severity: Fault,
-			Why:      "a group whose ports are such ones loses everything, and the next job with others nothing",
+			Why:      "a group with such ports loses everything, and the next job, with other ports, nothing",
 			Remedy: "look for rules about ports (sudo nft list ruleset), and for one dead link among several equal" +
 				" ones: bond or LAG members (cat /proc/net/bonding/*), ECMP routes of switches",
 		},
@@ -212,7 +211,7 @@ func noMulticast(j *job) []Finding {
 		},
 		everywhere: "multicast reaches no host, unicast does: the network carries none",
 		to:         "%s hears no other host's multicast",
-		from:       "nobody hears what %s multicasts",
+		from:       "nobody hears multicast of %s",
 		both:       "multicast passes neither to %s nor from there",
 		pair:       "multicast does not pass from",
 	}
@@ -220,8 +219,8 @@ func noMulticast(j *job) []Finding {
 	return j.blame(c, eachOne, heard, deaf)
 }
 
-// compared reports that a train of multicast passed beside unicast that arrived: what is missing of it is no fault of the
-// link, nor of a busy host.
+// compared reports whether a train of multicast was sent and the unicast packets in between arrived: packets that the
+// train lacks are then no fault of the link, nor of a busy host.
 func (p *Pair) compared() bool {
 	const fewest, all = 10, 0.95
 	return p.Multicast > 0 && p.Train.Sent > 0 && p.TrainUnicast.Sent >= fewest && p.TrainUnicast.Share() >= all
@@ -246,7 +245,7 @@ func multicastLimited(j *job) []Finding {
 	c := complaint{
 		Finding: Finding{
 			Severity: Fault,
-			Why:      "what is dropped comes by repair, until ranks give multicast up and relay over TCP, no faster than a ring",
+			Why:      "dropped chunks come by repair, until ranks give multicast up and relay over TCP, no faster than a ring",
 			Remedy: "look for a limit on multicast at the switch port of IFACE (storm control, a policer) and raise it above the link's" +
 				" rate, or export MCAST_MULTICAST=off on all hosts",
 		},
@@ -306,7 +305,7 @@ func lossyPath(j *job) []Finding {
 	c := complaint{
 		Finding: Finding{
 			Severity: Warning,
-			Why:      "what is lost comes by repair: each operation waits for it",
+			Why:      "lost chunks come by repair: each operation waits for it",
 			Remedy:   "look at drops of that card (ethtool -S IFACE) and its switch port, cable, transceiver",
 		},
 		everywhere: "datagrams are lost between all hosts",
@@ -324,8 +323,8 @@ func lossyPath(j *job) []Finding {
 	return j.blame(c, nearly, func(p Pair) bool { return p.Flows == 0 || p.Stopped < p.Flows }, lost)
 }
 
-// slowPath finds paths at less than half of what most reach in this job. A host whose own kernel
-// does no better is slow itself, and not its link.
+// slowPath finds paths at less than half of the rate that most paths reach in this job. If a host is also slow
+// to itself, the fault is in the host and not in its link.
 func slowPath(j *job) []Finding {
 	var rates []float64
 	for _, p := range j.Pairs {
@@ -379,7 +378,7 @@ func (j *job) slowItself(f *Finding) {
 	f.Remedy = "look at what else runs there (top), at its CPU quota and at throttling of its CPUs"
 }
 
-// slowAnswers finds paths whose round trip is several times the usual one. It is the shortest that
+// slowAnswers finds paths with a round trip of several times the usual one. The shortest round trip of a path
 // counts: a CPU that is busy for a while makes longer ones on any path.
 func slowAnswers(j *job) []Finding {
 	const times, more = 4, 2 * time.Millisecond

@@ -38,7 +38,7 @@ func mtuBelow(f *Facts, l *Link) (found []Finding) {
 			below.MTU < l.MTU,
 			Fault,
 			l.Name,
-			fmt.Sprintf("the MTU is %d, that of %s below it %d", l.MTU, below.Name, below.MTU),
+			fmt.Sprintf("the MTU is %d, but %s below it has %d", l.MTU, below.Name, below.MTU),
 			"full packets are lost there, small ones pass: a job starts and then stands still or repairs",
 			fmt.Sprintf(
 				"sudo ip link set %s mtu %d, or sudo ip link set %s mtu %d",
@@ -84,7 +84,7 @@ var firewallRules = []rule{
 		}
 		return one(len(what) > 0, Note, "firewall",
 			"whether it drops this hangs on rules that are not understood here: "+strings.Join(what, "; "),
-			"what is dropped comes by repair, or not at all", "sudo nft list chain "+orWord(chains, ""))
+			"dropped packets come by repair, or not at all", "sudo nft list chain "+orWord(chains, ""))
 	}},
 }
 

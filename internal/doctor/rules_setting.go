@@ -14,7 +14,7 @@ import (
 var settingRules = []rule{
 	{"setting-not-allowed", func(f *Facts) []Finding {
 		return one(f.Settings.Bad != "", Fault, "environment", f.Settings.Bad,
-			"each rank that starts with it ends at once with this error", "mcast env lists what is allowed")
+			"each rank that starts with it ends at once with this error", "mcast env lists the allowed values")
 	}},
 	{"setting-unknown", unknownSettings},
 	onLink("chunk-too-large", chunkTooLarge),
@@ -23,7 +23,7 @@ var settingRules = []rule{
 		loss := f.Settings.Set["MCAST_LOSS"]
 		return one(loss != "" && loss != "0", Warning, "MCAST_LOSS",
 			fmt.Sprintf("MCAST_LOSS=%s throws received datagrams away", loss),
-			"it is for tests: what is thrown away comes by repair", "unset MCAST_LOSS")
+			"it is for tests: chunks thrown away come by repair", "unset MCAST_LOSS")
 	}},
 	{"ttl-of-zero", func(f *Facts) []Finding {
 		return one(
@@ -48,7 +48,7 @@ func unknownSettings(f *Facts) (found []Finding) {
 	for _, warning := range f.Settings.Unknown {
 		name, _, _ := strings.Cut(warning, " ")
 		found = append(found, Finding{Severity: Warning, Subject: name, What: warning,
-			Why:    "most such names are typos: the library goes on with what it takes by itself",
+			Why:    "most such names are typos: the library goes on with its defaults",
 			Remedy: "mcast env lists the names; unset " + name})
 	}
 	return found

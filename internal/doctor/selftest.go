@@ -35,7 +35,7 @@ func (g *gatherer) tests() {
 	g.test(TestMemory, g.fill)
 }
 
-// family returns that of the address that the library takes, IPv4 where there is none.
+// family returns the version of IP that the library takes, IPv4 where there is no address.
 func (f *Facts) family() *batch.Family {
 	if at, err := netip.ParseAddr(f.Chosen.Address); err == nil && at.Is6() {
 		return batch.IPv6

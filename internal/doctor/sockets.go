@@ -12,7 +12,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/udp"
 )
 
-// kernel asks what the running kernel has of what the library uses.
+// kernel asks which features that the library uses the running kernel has.
 func (g *gatherer) kernel() {
 	k := &g.Kernel
 	var name unix.Utsname
@@ -45,8 +45,8 @@ func takes(kind, level, option, value int) bool {
 	return unix.SetsockoptInt(fd, level, option, value) == nil
 }
 
-// tellsWindow reports whether TCP_INFO reaches as far as the peer's window: older kernels fill in
-// less of it.
+// tellsWindow reports whether TCP_INFO includes the peer's window: older kernels fill in a shorter
+// structure.
 func tellsWindow() bool {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

@@ -12,7 +12,7 @@ var networkSymptoms = []symptom{
 		eth0(f).Below = []string{"bond0"}
 		f.Links = append(f.Links, Link{Name: "bond0", Up: true, MTU: 9000, Below: []string{"p0"}},
 			Link{Name: "p0", Up: true, MTU: 1500, Below: []string{"bond0"}})
-	}, Fault, "eth0", "the MTU is 9000, that of p0 below it 1500", "sudo ip link set p0 mtu 9000"},
+	}, Fault, "eth0", "the MTU is 9000, but p0 below it has 1500", "sudo ip link set p0 mtu 9000"},
 	{
 		"mtu-of-route",
 		func(f *Facts) { f.Routes[1].MTU = 1500 },

@@ -115,7 +115,7 @@ var interfaceSymptoms = []symptom{
 		func(f *Facts) { f.Routes = nil },
 		Fault,
 		"eth0",
-		"whose address is 10.0.0.1/24",
+		"with the address 10.0.0.1/24",
 		"sudo ip route add 10.0.0.0/24 dev eth0",
 	},
 	{"no-route", func(f *Facts) {

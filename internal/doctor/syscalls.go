@@ -15,9 +15,9 @@ type Blocked struct {
 	Error string `json:"error"`
 }
 
-// syscalls tries those that the library uses, in ways that do nothing, and reads whether a seccomp
-// filter is there to refuse some. A kernel that does not have a call says ENOSYS, and so do some
-// filters; others say EPERM.
+// syscalls tries the system calls that the library uses, with arguments that have no effect, and reads whether a
+// seccomp filter is there to refuse some. A kernel that lacks a call answers ENOSYS, and some filters do so too;
+// others answer EPERM.
 func (g *gatherer) syscalls() {
 	const nothing = ^uintptr(0) // no descriptor
 	for _, call := range []struct {

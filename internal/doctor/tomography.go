@@ -2,7 +2,7 @@ package doctor
 
 import "slices"
 
-// reading is one direction between two hosts, and whether what was measured of it is bad.
+// reading is one direction between two hosts, and whether its measurement is bad.
 type reading struct {
 	from, to int
 	bad      bool
@@ -11,10 +11,10 @@ type reading struct {
 // cause is where readings that are bad have their origin.
 type cause struct {
 	hosts []int // one; or several that share a port of a switch; empty: everywhere, or a pair
-	in    bool  // what goes to them is bad
-	out   bool  // what they send is
+	in    bool  // packets to them are bad
+	out   bool  // packets from them are bad
 	pair  [2]int
-	all   bool // everything is
+	all   bool // all packets are bad
 }
 
 // tomography concludes from readings between pairs of hosts which host, direction or shared port
@@ -89,8 +89,8 @@ func (c *cause) share(readings []reading) float64 {
 	return float64(bad) / float64(all)
 }
 
-// suspects are the sets of hosts that may be to blame: each alone, and those that are well among
-// themselves and not with the rest, but for the largest such set, which is the rest.
+// suspects are the sets of hosts that may be to blame: each host alone, and each set of hosts with good readings among
+// themselves and bad ones with the others. The largest such set counts as the rest, and is no suspect.
 func suspects(n int, readings []reading) (sets [][]int) {
 	for h := range n {
 		sets = append(sets, []int{h})

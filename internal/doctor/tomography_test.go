@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// among makes the readings of n hosts, of which those are bad that a test names.
+// among makes the readings between n hosts; bad says which are bad.
 func among(n int, bad func(from, to int) bool) (all []reading) {
 	for from := range n {
 		for to := range n {
@@ -64,7 +64,7 @@ func TestTomography(t *testing.T) {
 	}
 }
 
-// TestFewReadings has many hosts of which not all pairs were measured.
+// TestFewReadings has many hosts, with readings for only some of the pairs.
 func TestFewReadings(t *testing.T) {
 	var some []reading
 	for from := range 40 {
@@ -76,7 +76,7 @@ func TestFewReadings(t *testing.T) {
 	assert.Equal(t, []cause{{hosts: []int{17}, in: true}}, tomography(40, some, 1))
 }
 
-// TestMostOfAHost's readings do where a measurement may miss what is there.
+// TestMostOfAHost: most of a host's readings are enough where a measurement may miss a fault.
 func TestMostOfAHost(t *testing.T) {
 	seen := func(from, to int) bool { return to == 2 && from != 7 }
 	assert.Equal(t, []cause{{hosts: []int{2}, in: true}}, tomography(8, among(8, seen), 0.75))

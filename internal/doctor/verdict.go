@@ -58,7 +58,7 @@ func (p *packet) passesBy(c *nftables.Chain) bool {
 	return hook == *nftables.ChainHookOutput || hook == *nftables.ChainHookPostrouting
 }
 
-// walk is a packet's way through one base chain and those that it jumps to.
+// walk is a packet's way through one base chain and the chains that it jumps to.
 type walk struct {
 	rules    *ruleset
 	packet   *packet
@@ -126,7 +126,7 @@ func (w *walk) doubt(v *expr.Verdict) {
 	case expr.VerdictDrop:
 		w.doubtful = append(w.doubtful, Dropped)
 	case expr.VerdictContinue, expr.VerdictBreak:
-	default: // whatever that chain does
+	default: // a jump or goto: its chain may accept or drop
 		w.doubtful = append(w.doubtful, Unclear)
 	}
 }
@@ -320,7 +320,7 @@ func masked(from []byte, e *expr.Bitwise) []byte {
 	return to
 }
 
-// lookUp returns whether a set has what is in a register, and the verdict of a map of verdicts.
+// lookUp returns whether a set has the value of a register, and its verdict in a map of verdicts.
 func (w *walk) lookUp(e *expr.Lookup, at registers) (found bool, v *expr.Verdict, known bool) {
 	s := w.rules.sets[setName{w.table.Family, w.table.Name, e.SetName}]
 	verdicts := e.IsDestRegSet && e.DestRegister == unix.NFT_REG_VERDICT

@@ -8,7 +8,7 @@ import (
 // How the gather engine books time. It sees an operation posted, chunks sent
 // and received, and the end; the phases follow from these.
 
-// toFront finds the oldest operation: nothing is ahead of it any more.
+// toFront moves front to the oldest operation in flight: nothing is ahead of this one any more.
 func (g *Gather) toFront() {
 	for g.front != g.comm.Posted() && g.ops[g.front%maxTracked].work == nil {
 		g.front++

@@ -58,7 +58,7 @@ func alone(t *testing.T, c ReduceConfig, after *Work) (r *Reduce, s *nobody, gat
 	return r, s, gated, behind
 }
 
-// TestReduceAfter: an operation, and what was posted later, begin once what comes before is done.
+// TestReduceAfter: an operation, and the ones posted later, begin once the work before is done.
 func TestReduceAfter(t *testing.T) {
 	gate := newWork(0, nil)
 	r, s, gated, behind := alone(t, ReduceConfig{}, gate)
@@ -98,7 +98,7 @@ func TestReduceAfterOverALane(t *testing.T) {
 	l.Close()
 }
 
-// TestReduceAfterAFailure: what comes after a failure fails with the group.
+// TestReduceAfterAFailure: an operation after a failure fails with the group.
 func TestReduceAfterAFailure(t *testing.T) {
 	gate, why := newWork(0, nil), errors.New("a rank is lost")
 	r, _, gated, behind := alone(t, ReduceConfig{}, gate)

@@ -27,7 +27,7 @@ func (g *Gather) ownInArena(o *gatherOp, r *multicast.Run) []byte {
 func (g *Gather) unpack(o *gatherOp, arena []byte) {
 	switch {
 	case o.Collective != wire.Allgather:
-		if o.copied < o.Bytes { // not the root's, whose data lie there
+		if o.copied < o.Bytes { // not at the root, where the data lie already
 			copy(o.Recv, arena)
 		}
 	case o.Dense() && o.copied < o.Bytes:

@@ -11,7 +11,7 @@ import (
 
 // Book is where operations of a kind are booked that are done, and well. Any goroutine may use it.
 type Book struct {
-	Waits *overlap.Ledger // what they waited for; nil: that is booked elsewhere
+	Waits *overlap.Ledger // the waits of these operations; nil: they are booked elsewhere
 	Times Histogram       // how long they took
 }
 

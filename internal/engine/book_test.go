@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestHistogram: a duration is in the bucket whose bound is the least that is not below it.
+// TestHistogram: a duration is in the first bucket with a bound that is not below it.
 func TestHistogram(t *testing.T) {
 	for d, bucket := range map[time.Duration]int{
 		-1: 0, 0: 0, 1: 0, Bound(0): 0, Bound(0) + 1: 1, Bound(1): 1, Bound(1) + 1: 2,

@@ -6,8 +6,8 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
 )
 
-// Class says whether a group goes in the foreground or in the background, and where those that share
-// a host's link with it hear of it.
+// Class says whether a group goes in the foreground or in the background, and by which link the groups that share a
+// host's link learn this.
 type Class struct {
 	Background bool
 	Link       fabric.Link // nil: nobody shares anything
@@ -29,7 +29,7 @@ func (c Class) open() class {
 	return class{front: &fabric.Foreground{Link: c.Link}}
 }
 
-// sooner returns the earlier of two moments, of which there may be none.
+// sooner returns the earlier of two moments. Either may be missing.
 func sooner(at time.Duration, ok bool, look time.Duration, waits bool) (time.Duration, bool) {
 	if waits && (!ok || look < at) {
 		return look, true
@@ -52,7 +52,7 @@ func (r *Reduce) tell() {
 	}
 }
 
-// direct moves what goes directly: as much as a group in the background may send.
+// direct moves direct operations: as much as a group in the background may send.
 func (r *Reduce) direct() bool {
 	back := r.class.back
 	if back == nil || !r.lane.Directly() {

@@ -7,18 +7,18 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 )
 
-// delayed are the messages for a rank whose path had no room. They keep their order; those for
-// other ranks do not wait for them: a neighbour that is being repaired over a slow link must not
-// hold up the credit that all the others send by.
+// delayed are the messages for one rank that found no room on its path. They keep their order. Messages for other ranks
+// do not wait for them: a neighbour that is being repaired over a slow link must not hold up the credit that all the
+// others send by.
 type delayed struct {
 	rank     int
 	messages []wire.Control
 }
 
-// mostPasses bounds how often one round sends what is relayed.
+// mostPasses bounds how often one round sends relayed chunks.
 const mostPasses = 16
 
-// send sends what is ready, as far as the fabric has room.
+// send sends all that is ready, as far as the fabric has room.
 func (g *Gather) send() (busy bool) {
 	relayed := true // which makes room for more of the own shard
 	for pass := 0; relayed && pass < mostPasses; pass++ {
@@ -30,7 +30,7 @@ func (g *Gather) send() (busy bool) {
 	return busy
 }
 
-// controls sends messages, repairs and what is relayed, and begins reads, as far as the fabric has room.
+// controls sends messages, repairs and relayed chunks, and begins reads, as far as the fabric has room.
 func (g *Gather) controls() (busy, relayed bool) {
 	if g.comm.Silent() && len(g.delayed) == 0 { // as after most chunks
 		return false, false
@@ -122,7 +122,7 @@ func (g *Gather) retry() (busy bool) {
 	return busy
 }
 
-// delayedFor returns what is delayed for a rank, or nil.
+// delayedFor returns the delayed messages for a rank, or nil.
 func (g *Gather) delayedFor(rank int) *delayed {
 	for i := range g.delayed {
 		if d := &g.delayed[i]; d.rank == rank {

@@ -12,7 +12,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
 )
 
-// narrow is a fabric without peers, of which the paths to some ranks have no room for messages.
+// narrow is a fabric without peers. The paths to some ranks have no room for messages.
 type narrow struct {
 	fabric.Gather
 	full     map[int]bool
@@ -51,8 +51,7 @@ func (f *narrow) Poll(s fabric.Sink, _ int) (n int, more bool) {
 	return n, f.more
 }
 
-// A neighbour whose connection is full holds up its own messages, which keep their order, and
-// nobody else's.
+// A neighbour with a full connection holds up its own messages, which keep their order, and nobody else's.
 func TestMessagesWaitForTheirRankOnly(t *testing.T) {
 	f := &narrow{full: map[int]bool{2: true}, messages: map[int][]wire.Control{}}
 	g := NewGather(GatherConfig{
@@ -121,8 +120,8 @@ func TestWhatIsStillQueuedIsNotSentTwice(t *testing.T) {
 	require.Equal(t, []uint32{10, 11, 12, 13, 14, 15}, repairs(0))
 }
 
-// What waits in the fabric's queue may be what is missed: while a poll does not empty it, nobody asks,
-// but for a cutoff at most, since strangers may fill it.
+// Missing chunks may wait in the fabric's queue: while a poll does not empty it, nobody asks for them. That lasts for a
+// cutoff at most, since strangers may fill the queue.
 func TestSilenceIsNoLossBesideAFullQueue(t *testing.T) {
 	const cutoff = time.Millisecond
 	for _, full := range []bool{false, true} {

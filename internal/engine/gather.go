@@ -12,8 +12,8 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/streamcopy"
 )
 
-// maxTracked is the number of operations whose buffers an engine remembers. It
-// exceeds collective.MaxInFlight, so no place is used again too early.
+// maxTracked is the number of operations for which an engine remembers the buffers. It exceeds collective.MaxInFlight,
+// so no place is used again too early.
 const maxTracked = 2 * collective.MaxInFlight
 
 // pollBudget bounds the chunks taken in one round, so that sending, repairs
@@ -42,8 +42,7 @@ type GatherConfig struct {
 // Gather drives the multicast protocol of one rank. It implements overlap.Worker and fabric.Sink.
 // Operations come in by its inbox: Submit, SubmitAll and Fail are there.
 type Gather struct {
-	// What every round reads stands together: a simulator with a thousand engines finds none of it
-	// in a cache.
+	// Fields that every round reads stand together: a simulator with a thousand engines finds none of them in a cache.
 	comm     *multicast.Comm
 	fab      fabric.Gather
 	now      multicast.Time
@@ -53,7 +52,7 @@ type Gather struct {
 	overdue  multicast.Time // when a silence was found that counts as loss unless more is there; 0: none
 	shared   func() bool    // GatherConfig's
 	claim    fabric.Claimant
-	wait     fabric.Wait // for contributions that precede what is multicast
+	wait     fabric.Wait // for contributions that precede the multicast
 	class    class
 	carried  uint64         // bytes multicast and received
 	began    multicast.Time // when the last Broadcast from here was begun
@@ -88,8 +87,8 @@ type Gather struct {
 type gatherOp struct {
 	work   *Work
 	moving bool           // its transfer has begun
-	in     multicast.Time // when something of it was last received
-	out    multicast.Time // ... last sent, or could have been
+	in     multicast.Time // when it last received something
+	out    multicast.Time // when it last sent something, or could have
 	GatherOp
 	copied int    // bytes of the own shard that are in Recv
 	lent   uint64 // of Send, see fabric.Run; 0: nothing
@@ -122,7 +121,7 @@ func NewGather(cfg GatherConfig) *Gather {
 	}
 	g.class = cfg.Class.open()
 	g.comm.Relay(cfg.Relay)
-	g.counted.store(g.comm.Stats()) // what is known before the first operation
+	g.counted.store(g.comm.Stats()) // the statistics before the first operation
 	g.clock, g.wake, g.added = cfg.Clock, g.Wake, g.rest.wake
 	g.traced, g.describe = cfg.Trace, (*GatherOp).traced
 	return g
@@ -212,9 +211,9 @@ func (g *Gather) Work() bool {
 	return busy
 }
 
-// expire lets the protocol ask for what is overdue. While more may wait in the fabric's queues, silence
-// is no sign of loss: a rank that was kept from running for a while looks there first. But for a cutoff
-// at most, since strangers may fill them. A gap is a sign all the same, since later chunks have come.
+// expire lets the protocol ask for overdue chunks. While more may wait in the fabric's queues, silence is no sign of
+// loss: a rank that was kept from running for a while looks there first. That lasts for a cutoff at most, since
+// strangers may fill the queues. A gap is a sign all the same, since later chunks have come.
 func (g *Gather) expire(more bool) bool {
 	at, ok := g.comm.Deadline()
 	if !ok || at > g.now {
@@ -409,9 +408,8 @@ func (g *Gather) holds(r *multicast.Repair, n int) []byte {
 	return o.Recv[r.Place.Offset : r.Place.Offset+n]
 }
 
-// finish completes what the protocol says is done. It runs right after
-// whatever may have completed an operation, because the next chunk may belong
-// where an eager result still lies.
+// finish completes the operations that the protocol says are done. It runs right after every step that may complete
+// one, because the next chunk may belong where an eager result still lies.
 func (g *Gather) finish() {
 	if g.comm.AnyDone() { // as after few chunks
 		g.complete()
@@ -420,7 +418,7 @@ func (g *Gather) finish() {
 
 func (g *Gather) complete() {
 	if g.comm.Err() != nil && !g.failed {
-		return // checkFault finishes what is left, with the right error
+		return // checkFault finishes the rest, with the right error
 	}
 	for {
 		d, ok := g.comm.NextDone()
@@ -440,7 +438,7 @@ func (g *Gather) complete() {
 		until := o.lent
 		*o = gatherOp{}
 		g.toFront()
-		g.counted.store(g.comm.Stats()) // whoever waits may look at them next
+		g.counted.store(g.comm.Stats()) // a waiting caller may look at them next
 		for r, a := range g.comm.Awaited() {
 			g.awaited[r].store(a)
 		}
@@ -458,7 +456,7 @@ func (g *Gather) complete() {
 // Stats returns the protocol's and the fabric's counters. Any goroutine may call it.
 func (g *Gather) Stats() (multicast.Stats, fabric.Stats) { return g.counted.load(), g.fab.Stats() }
 
-// Awaited returns what a rank was waited for in operations that are done. Any goroutine may call it.
+// Awaited returns for how long a rank was waited for in operations that are done. Any goroutine may call it.
 func (g *Gather) Awaited(rank int) multicast.Awaited { return g.awaited[rank].load() }
 
 // Close closes the fabric. Nobody may drive the engine any more.

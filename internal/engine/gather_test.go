@@ -19,7 +19,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/pkg/overlap"
 )
 
-// lossless is a fabric without peers: it records what is sent and delivers what the test says.
+// lossless is a fabric without peers: it records all that is sent and delivers as the test says.
 type lossless struct {
 	fabric.Gather
 	sent     []uint32 // numbers of the operations that chunks were sent of
@@ -58,10 +58,10 @@ func (f *lossless) Poll(s fabric.Sink, _ int) (n int, more bool) {
 	return n, false
 }
 
-// rank0 is an engine of a group of two, whose other rank the test plays. Chunks have 4 bytes.
+// rank0 is the engine of rank 0 in a group of two. The test plays the other rank. Chunks have 4 bytes.
 func rank0() (*Gather, *lossless) { return tracedRank0(nil) }
 
-// tracedRank0 is one whose operations are remembered.
+// tracedRank0 is rank0 with a trace of its operations.
 func tracedRank0(l *trace.Lane) (*Gather, *lossless) {
 	f := &lossless{room: 1 << 20}
 	return NewGather(GatherConfig{
@@ -307,7 +307,7 @@ func TestSleepOfAFailedEngine(t *testing.T) {
 	g.Sleep(time.Hour)
 }
 
-// TestAFailureIsReportedAtOnce: an engine whose protocol has failed has something to do, once: to say so.
+// TestAFailureIsReportedAtOnce: an engine with a failed protocol has one thing to do, once: to report the failure.
 func TestAFailureIsReportedAtOnce(t *testing.T) {
 	g, f := rank0()
 	var broken []error

@@ -29,11 +29,11 @@ type inbox[T any] struct {
 	clock  Clock
 	wake   func() // ends a Sleep of the engine
 	added  func() // if not nil, called after operations were queued
-	// traced remembers operations as describe says what they are; nil: nothing does.
+	// traced remembers operations, in the words of describe; nil: nothing does.
 	traced   *trace.Lane
 	describe func(o *T) trace.Operation
-	// unkept are operations in flight that traced knows in an earlier phase; it knew all at keptAt. They are of
-	// whoever drives the engine.
+	// unkept are operations in flight that traced knows in an earlier phase; it knew all at keptAt. Only the engine's
+	// driver uses these two fields.
 	unkept []*Work
 	keptAt time.Duration
 
@@ -51,8 +51,8 @@ type queued[T any] struct {
 	work *Work
 }
 
-// Submit queues an operation whose arguments are checked. after, if not nil, is called when it is
-// done. The caller tells the lane, or drives it.
+// Submit queues an operation with arguments that are checked. after, if not nil, is called when the operation is done.
+// The caller tells the lane, or drives it.
 func (b *inbox[T]) Submit(o T, after func()) (*Work, error) {
 	w := newWork(b.clock(), after)
 	return w, b.queue(MaxQueued, queued[T]{o, w})
@@ -64,8 +64,8 @@ func (b *inbox[T]) SubmitAll(ops []T, after func()) ([]*Work, error) {
 	return b.submitAll(MaxQueued, ops, after)
 }
 
-// SubmitSteps is SubmitAll of steps of a call that goes to several lanes, or to one in several times. Whoever
-// posts it has looked for room for all of its steps (InFlight) before the first one: none is refused for want of it.
+// SubmitSteps is SubmitAll of steps of a call that goes to several lanes, or to one in several times. The caller has
+// looked for room for all of the steps (InFlight) before it posts the first one: none is refused for want of room.
 func (b *inbox[T]) SubmitSteps(ops []T, after func()) ([]*Work, error) {
 	return b.submitAll(math.MaxInt, ops, after)
 }
@@ -169,7 +169,7 @@ func (b *inbox[T]) ready(may func(*T) bool) bool {
 	return len(b.items) > 0 && may(&b.items[0].op)
 }
 
-// shut refuses everything from now on with err and returns what was queued.
+// shut refuses all operations from now on with err and returns the ones that were queued.
 func (b *inbox[T]) shut(err error) []queued[T] {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
 )
 
-// lender is a fabric whose device reads shards by itself, when it likes.
+// lender is a fabric with a device that reads shards by itself, when it likes.
 type lender struct {
 	narrow
 	lent, returned uint64

@@ -22,8 +22,8 @@ func (g *Gather) ordered(o *gatherOp) bool {
 	return g.cfg.Link != nil && !g.cfg.Class.Background && (o.Collective == wire.Allgather || o.Whole > 0)
 }
 
-// follows reports whether contributions that wait for the link precede what is to be multicast now:
-// where all ranks multicast together, if that is ahead, else as they say.
+// follows reports whether the next multicast must wait for contributions that claim the link. Where all ranks multicast
+// together it waits only while multicast is ahead.
 func (g *Gather) follows(together bool) bool {
 	g.wait.For, g.claim.What = fabric.Behind.In(together), fabric.Multicast.In(together)
 	return (!together || g.cfg.Link.Ahead(0) > 0) && g.wait.Must(g.now)
@@ -32,11 +32,11 @@ func (g *Gather) follows(together bool) bool {
 // mostBehind bounds for how long an Allgather that is behind claims the link until it sends again.
 const mostBehind = 10 * time.Millisecond
 
-// account says of the link that n chunks from a number on were multicast. While that is behind, the
-// link stays claimed until credit should allow more: what it waits for is room at the receivers, which
-// results take as well. Parts of an Allgather in the order of ranks follow each other: between two the
-// link stays claimed for as long as one takes, or what waits would come in between, and hold up at a
-// receiver what it let go first here.
+// account tells the link that n chunks from a number on were multicast. While multicast is behind, the link stays
+// claimed until credit should allow more: multicast then waits for room at the receivers, which results take as well.
+// Parts of an Allgather in the order of ranks follow each other: between two parts the link stays claimed for as long
+// as one takes. Otherwise waiting contributions would come in between, and hold up at a receiver the part that they let
+// go first here.
 func (g *Gather) account(o *gatherOp, together bool, psn, n int) {
 	if together {
 		more := min(3*(g.now-g.last), mostBehind)

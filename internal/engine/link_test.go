@@ -13,7 +13,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/uplink"
 )
 
-// linked is rank0 with a link that others share, whose clock is the engine's.
+// linked is rank0 with a link that others share. The link has the engine's clock.
 func linked() (*Gather, *lossless, *uplink.Link) {
 	f := &lossless{room: 1 << 20}
 	f.now = time.Second
@@ -84,7 +84,7 @@ func TestFullQueueClaimsTheLink(t *testing.T) {
 	require.Len(t, f.sent, 3)
 }
 
-// TestNoOrderWithABroadcast: what is no part of an Allgather claims nothing, not even where there is no
+// TestNoOrderWithABroadcast: a Broadcast that is no part of an Allgather claims nothing, not even where there is no
 // room for it, and waits for no claim: no reduction is in step with it.
 func TestNoOrderWithABroadcast(t *testing.T) {
 	g, f, l := linked()
@@ -124,9 +124,9 @@ func TestOtherOrders(t *testing.T) {
 	require.Len(t, f.sent, 2)
 }
 
-// TestBackgroundIsInNoOrder: the foreground never waits for what a group in the background has to send.
-// Neither an Allgather nor windows of one claim the link there, whether the queue is full or has room,
-// and what they send does not count; nor do reductions. And so they wait for no claim but their pace.
+// TestBackgroundIsInNoOrder: the foreground never waits for a group in the background. Neither an Allgather nor windows
+// of one claim the link there, whether the queue is full or has room, and their bytes do not count; the same holds for
+// reductions. So they wait for no claim, only for their pace.
 func TestBackgroundIsInNoOrder(t *testing.T) {
 	for name, o := range map[string]func() GatherOp{
 		"allgather": func() GatherOp { return allgather(3) },

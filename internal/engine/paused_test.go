@@ -15,8 +15,8 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/udp"
 )
 
-// TestPausedRankAsksForNothing: what lies in the queue of a rank that does not run for longer than any
-// cutoff is not lost, however little of it a poll takes.
+// TestPausedRankAsksForNothing: chunks in the queue of a rank that does not run for longer than any cutoff are not
+// lost, however few of them a poll takes.
 func TestPausedRankAsksForNothing(t *testing.T) {
 	for _, offload := range []batch.Offload{batch.OffloadAuto, batch.OffloadBatch, batch.OffloadSingle} {
 		now := time.Second
@@ -37,7 +37,7 @@ func TestPausedRankAsksForNothing(t *testing.T) {
 		for range 4 {
 			ranks[0].Work()
 		}
-		now += 50 * time.Millisecond // lo delivers before a send returns: all of it is there
+		now += 50 * time.Millisecond // lo delivers before a send returns: everything is there
 		for end := systest.Deadline(); len(works) > 0; {
 			ranks[1].Work()
 			ranks[0].Work()

@@ -11,7 +11,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 )
 
-// pulled is a fabric whose ranks read from each other.
+// pulled is a fabric with ranks that read from each other.
 type pulled struct {
 	narrow
 	readable  bool
@@ -66,8 +66,8 @@ func (f *pulled) last(g *Gather) wire.Control {
 	return all[len(all)-1]
 }
 
-// TestOffer: what the neighbour's device can read is offered, all chunks of it at once and only when the path has room; the rest is
-// pushed.
+// TestOffer: chunks that the neighbour's device can read are offered, all at once and only when the path has room; the
+// rest is pushed.
 func TestOffer(t *testing.T) {
 	f, g, _, b := pulling(t, 0)
 	f.hear(g, wire.Control{Kind: wire.Credit, PSN: 16})
@@ -93,7 +93,8 @@ func TestOffer(t *testing.T) {
 	require.Equal(t, wire.Repair, f.last(g).Kind)
 }
 
-// TestRead: offers are read as far as there is room, and done is said once the last read has ended, whatever came otherwise.
+// TestRead: offers are read as far as there is room, and done is said once the last read has ended, even if the chunks
+// have come otherwise.
 func TestRead(t *testing.T) {
 	f, g, w, _ := pulling(t, 1)
 	g.Work()

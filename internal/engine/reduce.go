@@ -36,10 +36,9 @@ func (o *ReduceOp) traced() trace.Operation {
 // ReduceConfig says how a Reduce engine is set up.
 type ReduceConfig struct {
 	Rank, Size int
-	// Route decides how operations go: it has Begin called first, and then Stop, Resume and Join as
-	// switches come and go. It runs on a goroutine of its own from the first operation on, for a
-	// communicator that never reduces needs no connections for it, and returns when the
-	// communicator ends. nil: whoever drives the engine decides.
+	// Route decides how operations go: it has Begin called first, and then Stop, Resume and Join as switches come and go.
+	// It runs on a goroutine of its own from the first operation on, since a communicator that never reduces needs no
+	// connections for reductions, and returns when the communicator ends. nil: the engine's driver decides.
 	Route func()
 	// Class is this group's. A SwitchConn has it from the engine.
 	Class Class
@@ -83,14 +82,14 @@ type Reduce struct {
 
 type streamsBox struct{ fabric.Streams }
 
-// order is what Route wants done by whoever drives, between two rounds.
+// order is a function that Route has the driver call between two rounds.
 type order struct {
 	do    func()
 	done  chan struct{}
 	state atomic.Int32
 }
 
-// The states of an order. Whoever drives and whoever gave it both want to change the first.
+// The states of an order. The driver and the caller of Do both want to change the first.
 const (
 	pending int32 = iota
 	taken
@@ -115,8 +114,8 @@ func NewReduce(cfg ReduceConfig) *Reduce {
 	return r
 }
 
-// Do has whoever drives the engine call f between two rounds, and waits for that. If
-// ctx ends before, f is not called: then, and only then, there is an error.
+// Do has the engine's driver call f between two rounds, and waits for that. If ctx ends before, f is not called: then,
+// and only then, there is an error.
 func (r *Reduce) Do(ctx context.Context, f func()) error {
 	o := &order{do: f, done: make(chan struct{})}
 	select {
@@ -137,9 +136,8 @@ func (r *Reduce) Do(ctx context.Context, f func()) error {
 	return nil
 }
 
-// Begin lets operations go: through c, if all ranks have joined the switch under this epoch, else
-// over the streams s. The other one is nil. It is for whoever drives the engine, as are Stop,
-// Resume and Join: see Do.
+// Begin lets operations go: through c, if all ranks have joined the switch under this epoch, else over the streams s.
+// The other one is nil. Only the engine's driver may call Begin, Stop, Resume and Join: see Do.
 func (r *Reduce) Begin(epoch uint32, c *reducescatter.SwitchConn, s fabric.Streams) {
 	if c == nil {
 		r.open(s)
@@ -206,7 +204,7 @@ func (r *Reduce) Deadline() (time.Duration, bool) {
 // for a moment at a change from one to the other.
 const both = time.Millisecond
 
-// Sleep waits for what is in use.
+// Sleep waits for news on the streams and the switch connection, as far as they are in use.
 func (r *Reduce) Sleep(most time.Duration) {
 	s, c := r.streams.Load(), r.conn.Load()
 	if at, waits := r.class.back.Next(); waits {
@@ -290,8 +288,8 @@ const (
 	claimAgain = 10 * time.Millisecond
 )
 
-// claim says of the link that reductions are in flight. What only waits for its turn leaves it to
-// others, and what is in the background to the foreground.
+// claim tells the link that reductions are in flight. A reduction that only waits for its turn leaves the link to
+// others, and a group in the background leaves it to the foreground.
 func (r *Reduce) claim() {
 	if r.cfg.Link == nil || r.cfg.Class.Background || r.InFlight() <= r.queued() {
 		return
@@ -321,7 +319,8 @@ func (r *Reduce) book(busy bool) {
 	r.waitsFor(number, w, phase)
 }
 
-// waitsFor has an operation wait for something else, and books on a rank what it has waited for that.
+// waitsFor has an operation wait for something else from now on, and books the wait before that on the rank that caused
+// it.
 func (r *Reduce) waitsFor(number uint32, w *Work, phase overlap.Phase) {
 	before := w.watch.Phase()
 	if phase == before {
@@ -344,7 +343,7 @@ type AwaitedInput struct {
 	Input time.Duration // until the rest of its input was there
 }
 
-// Awaited returns what a rank was waited for. Any goroutine may call it.
+// Awaited returns for how long a rank was waited for. Any goroutine may call it.
 func (r *Reduce) Awaited(rank int) AwaitedInput {
 	a := &r.awaited[rank]
 	return AwaitedInput{a.begin.Load(), a.input.Load()}
@@ -374,7 +373,7 @@ func (r *Reduce) post() bool {
 	return len(items) > 0
 }
 
-// finish completes what is done.
+// finish completes the operations that are done.
 func (r *Reduce) finish() bool {
 	busy := false
 	for {
@@ -386,7 +385,7 @@ func (r *Reduce) finish() bool {
 		busy = true
 		w := r.works[number%maxTracked]
 		r.works[number%maxTracked] = nil
-		r.counted.store(r.lane.Stats()) // whoever waits may look at them next
+		r.counted.store(r.lane.Stats()) // a waiting caller may look at them next
 		w.switched = r.lane.Stats().Switched > before
 		r.waitsFor(number, w, overlap.Finish)
 		r.done(w, nil)
@@ -445,8 +444,8 @@ func (r *Reduce) Stats() ReduceStats {
 	return s
 }
 
-// Close waits for Route, which must be about to return, and closes what it opened. Nobody may drive
-// the engine any more.
+// Close waits for Route, which must be about to return, and closes the switch connection and the streams. Nobody may
+// drive the engine any more.
 func (r *Reduce) Close() error {
 	r.start.Do(func() {}) // nobody starts Route from now on, or is about to
 	r.ended.Wait()

@@ -92,8 +92,8 @@ func TestCloseBesideTheFirstOperation(t *testing.T) {
 	}
 }
 
-// TestDoOfTwoCallers: one whose context ends, though it can no longer withdraw, takes nothing of the
-// other's.
+// TestDoOfTwoCallers: a caller with a context that ends, though it can no longer withdraw, takes nothing from the other
+// caller.
 func TestDoOfTwoCallers(t *testing.T) {
 	r := NewReduce(ReduceConfig{Size: 2})
 	begun, finish := make(chan struct{}), make(chan struct{})

@@ -57,7 +57,7 @@ func (g *Gather) ReadEnded(r *wire.Read, well bool) {
 	g.finish()
 }
 
-// Broken implements fabric.Sink. What is broken towards the own rank is no connection but the fabric.
+// Broken implements fabric.Sink. For the own rank it means that the fabric is broken, not a connection.
 func (g *Gather) Broken(rank int, err error) {
 	if rank == g.cfg.Core.Rank {
 		g.cfg.Broken(-1, err)

@@ -13,20 +13,20 @@ type Waiting struct {
 	Seq   uint32          // counts the operations of the lane
 	What  collective.Text // the operation, and its number: of a step, what was called
 	Ranks []int           // whom it waits for, ascending; none: nobody that this rank can name
-	Why   string          // what is missing
+	Why   string          // the reason in words
 	At    time.Duration   // when the lane was looked at, by the engine's clock
 	// Idle is for how long nothing of the operation had happened then. A driver that did not run
 	// meanwhile has not looked: one look proves nothing, two with rounds between them do.
 	Idle time.Duration
 }
 
-// watched is what whoever watches a lane asks its driver.
+// watched holds the question of a lane's watcher and the driver's answer.
 type watched struct {
-	asked  atomic.Bool // somebody wants to know what is waited for
+	asked  atomic.Bool // a watcher wants an answer
 	answer atomic.Pointer[Waiting]
 }
 
-// ask returns what was published since it was asked last.
+// ask returns the last answer, and asks for the next one.
 func (w *watched) ask(wake func()) *Waiting {
 	last := w.answer.Load()
 	w.asked.Store(true)
@@ -40,10 +40,9 @@ func (w *watched) publish(now *Waiting) {
 	w.answer.Store(now)
 }
 
-// Waiting returns what the oldest operation waited for when the lane's driver last looked, or nil
-// if none was in flight, and has the driver look again. Whoever watches calls it time and again,
-// from any goroutine; what it returns is as old as the call before. It costs the driver nothing
-// between calls.
+// Waiting returns what the oldest operation waited for when the lane's driver last looked, or nil if none was in
+// flight, and has the driver look again. A watcher calls it time and again, from any goroutine; each answer is as old
+// as the call before. It costs the driver nothing between calls.
 func (g *Gather) Waiting() *Waiting { return g.watched.ask(g.fab.Wake) }
 
 // waiting answers Waiting.

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Whoever watches asks from another goroutine; the driver answers in its next round.
+// A watcher asks from another goroutine; the driver answers in its next round.
 func TestWaitingIsAnsweredByTheDriver(t *testing.T) {
 	g, f := rank0()
 	_, err := g.Submit(allgather(2), nil)

@@ -36,7 +36,7 @@ type Work struct {
 	// work. It must not block.
 	after    func()
 	hook     func(err error)
-	hooked   atomic.Int32 // what is known of hook, see OnDone
+	hooked   atomic.Int32 // the state of hook, see OnDone
 	watch    overlap.Watch
 	progress trace.Progress       // by the engine's clock
 	book     atomic.Pointer[Book] // gets the account of a success
@@ -44,7 +44,7 @@ type Work struct {
 	switched bool
 }
 
-// What is known of a work's hook: nothing, that it is there, that it is too late for one.
+// The states of a work's hook: there is none yet, there is one, it is too late for one.
 const (
 	noHook = iota
 	withHook
@@ -99,7 +99,7 @@ func (w *Work) enter(p overlap.Phase, at time.Duration) (passed time.Duration, f
 // stop books the last phase.
 func (w *Work) stop(at time.Duration, err error) { w.progress.End(err == nil, w.watch.Stop(at), at) }
 
-// end tells everybody that the work, whose account is written, is done.
+// end tells everybody that the work is done. Its account is written already.
 func (w *Work) end(err error) {
 	w.err = err
 	w.over.Store(true)
@@ -115,7 +115,7 @@ func (w *Work) end(err error) {
 	close(w.done)
 }
 
-// lets reports whether what comes after w may begin: w is done and well, or there is none.
+// lets reports whether the work after w may begin: w is done and well, or there is none.
 func (w *Work) lets() bool { return w == nil || w.succeeded() }
 
 // succeeded reports whether the operation is done and well.

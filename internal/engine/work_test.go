@@ -37,7 +37,7 @@ func TestOnDone(t *testing.T) {
 	}
 }
 
-// TestOnDoneMeetsTheEnd: whoever is first, the hook is called once.
+// TestOnDoneMeetsTheEnd: the hook is called once, whether OnDone or the end comes first.
 func TestOnDoneMeetsTheEnd(t *testing.T) {
 	for range 2000 {
 		var called atomic.Int64

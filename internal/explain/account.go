@@ -1,6 +1,6 @@
 // Package explain says why a job is not as fast as it could be, from what its ranks have counted in an interval: who is
-// waited for, whether that is for the application, a sender, a receiver, the network, a host or the switch, which figures
-// show it, and what helps. Of a healthy job it says nothing.
+// waited for, whether that is for the application, a sender, a receiver, the network, a host or the switch, which
+// figures show it, and what helps. Of a healthy job it says nothing.
 package explain
 
 import (
@@ -25,13 +25,13 @@ type Account struct {
 	Chunk     int               `json:"chunk_bytes"`
 	Ring      []int             `json:"ring"` // group.Info.Ring; null: the order of the numbers, empty: unknown
 	Span      time.Duration     `json:"span_ns"`
-	Counters  map[string]uint64 `json:"counters"` // what they grew by
-	Awaited   []group.Awaited   `json:"awaited"`  // likewise
+	Counters  map[string]uint64 `json:"counters"` // growth of each counter
+	Awaited   []group.Awaited   `json:"awaited"`  // growth of each wait
 	Waiting   []group.Waiting   `json:"waiting"`  // now
 	Failed    string            `json:"failed"`
 	Took      float64           `json:"took_s"`      // its operations, on average
-	Variance  float64           `json:"variance_s2"` // of what they took
-	Place     hoststat.Host     `json:"place"`       // what grows: what it grew by
+	Variance  float64           `json:"variance_s2"` // variance of the time of its operations
+	Place     hoststat.Host     `json:"place"`       // counts that grow: their growth
 }
 
 // Job is a group of ranks.
@@ -43,7 +43,7 @@ type Job struct {
 	Silent   []int     `json:"silent"`   // ranks that were asked over the mesh and did not answer
 }
 
-// Between returns the jobs whose ranks were there at both of two moments.
+// Between returns the jobs, with the ranks that were there at both of two moments.
 func Between(before, now []watch.Rank) (jobs []Job) {
 	type id struct {
 		group     string
@@ -66,7 +66,7 @@ func Between(before, now []watch.Rank) (jobs []Job) {
 		}
 		a := account(was, r)
 		at, duplicate := slices.BinarySearchFunc(jobs[j].Accounts, a.Rank, func(a Account, rank int) int { return a.Rank - rank })
-		if !duplicate { // a process may publish what it likes
+		if !duplicate { // a process may publish anything
 			jobs[j].Accounts = slices.Insert(jobs[j].Accounts, at, a)
 		}
 	}
@@ -100,7 +100,7 @@ func account(was, now *watch.Rank) Account {
 		w.Handshake -= b.Handshake
 		w.Begin -= b.Begin
 		w.Input -= b.Input
-		w.Asked -= min(w.Asked, b.Asked) // those that were only late are taken back
+		w.Asked -= min(w.Asked, b.Asked) // chunks that were only late are taken back
 		w.Repaired -= b.Repaired
 		a.Awaited = append(a.Awaited, w)
 	}
@@ -125,7 +125,7 @@ func grown(was, now *hoststat.Host) hoststat.Host {
 // mostTook is longer than any operation takes (s).
 const mostTook = 1e9
 
-// took returns the mean (s) and the variance (s^2) of what operations took that ended between two moments.
+// took returns the mean (s) and the variance (s^2) of the time of operations that ended between two moments.
 func took(was, now []group.Times) (mean, variance float64) {
 	var n, sum, squares float64
 	add := func(all []group.Times, sign float64) {
@@ -141,7 +141,7 @@ func took(was, now []group.Times) (mean, variance float64) {
 	add(was, -1)
 	mean = sum / n
 	variance = squares/n - mean*mean
-	if !(n > 0 && mean >= 0 && mean < mostTook && variance < mostTook*mostTook) { // a process may publish what it likes
+	if !(n > 0 && mean >= 0 && mean < mostTook && variance < mostTook*mostTook) { // a process may publish anything
 		return 0, 0
 	}
 	return mean, max(variance, 0)
@@ -158,7 +158,7 @@ func (a *Account) busy() float64 {
 	return a.share(time.Duration(a.Counters["gather_busy_ns"] + a.Counters["reduce_busy_ns"] - a.Counters["overlap_ns"]))
 }
 
-// of returns what it has waited for from a rank.
+// of returns the waits for a rank.
 func (a *Account) of(rank int) group.Awaited {
 	for _, w := range a.Awaited {
 		if w.Rank == rank {

@@ -13,7 +13,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/watch"
 )
 
-// Report is what is said of all jobs that were looked at.
+// Report has the findings about all jobs that were examined.
 type Report struct {
 	Jobs []Explained `json:"jobs"`
 	// Missing says which hosts or processes did not answer.
@@ -64,8 +64,8 @@ func (r *Report) WriteJSON(to io.Writer) error {
 	return e.Encode(r)
 }
 
-const legend = `In flight is the part of that time with a collective under way. The rest is what operations, beside each other, waited for: older ones,
-other ranks to begin, a turn or credit to send, bytes, the last word of others. Of chunks: those that came by repair. Of the link: what is used.`
+const legend = `In flight: the part of that time with a collective under way. Then the parts in which operations waited: for older ones, for other ranks to
+begin, for a turn or credit to send, for bytes, for the last word of others. Repairs: the part of chunks. Link: the part in use.`
 
 // Lines are it for people: the worst job first, and a line for each that is well, unless there is no other.
 func (r *Report) Lines() (lines []string) {

@@ -8,14 +8,14 @@ import (
 // Rules about what lies between ranks.
 const (
 	tooManyLost  = 0.01 // of the chunks come by repair: a rank's own warning has the same bound
-	fewChunks    = 100  // of which a share says nothing
+	fewChunks    = 100  // with fewer chunks, a share says nothing
 	mostOf       = 0.8  // of all repairs concern one rank
-	foreign      = 0.1  // of what a link can carry is not of this library
+	foreign      = 0.1  // of a link's capacity is used by other programs
 	foreignBytes = 20e6 // a second, where nobody knows what the link can carry, and as much as the own
 	fasterBy     = 2    // another link than the one in use
-	inUse        = 0.25 // of what a link can carry, for a faster one to matter
+	inUse        = 0.25 // of a link's capacity is used: then a faster link would help
 	atSwitch     = 0.25 // of the interval Reduce-Scatters wait for the word of the switch, at most ranks
-	notFull      = 0.7  // of what a link can carry: below, it is not the link that is waited for
+	notFull      = 0.7  // of a link's capacity: ranks do not wait for a link that is less full
 )
 
 // link returns at how many Mbit/s the interface of a rank sends; 0: nobody knows.
@@ -31,7 +31,8 @@ func (a *Account) link() int {
 // capacity returns how many bytes its link carries in the interval, each way; 0: nobody knows.
 func (a *Account) capacity() float64 { return float64(a.link()) * 1e6 / 8 * a.Span.Seconds() }
 
-// used is which part of its link's capacity is used, by this library or others, in the fuller direction; 0: nobody knows.
+// used is which part of its link's capacity is used, by this library or others, in the fuller direction; 0: nobody
+// knows.
 func (a *Account) used() float64 {
 	c := a.capacity()
 	if c == 0 {
@@ -51,7 +52,7 @@ func (a *Account) own() (in, out float64) {
 func losses(j *Job) []Finding {
 	all, worst := 0.0, 0.0
 	concerns := map[int]float64{} // repairs at a rank, or of its shards
-	into := map[int]float64{}     // ... at it alone
+	into := map[int]float64{}     // repairs at a rank alone
 	for i := range j.Accounts {
 		a := &j.Accounts[i]
 		share, chunks := a.repairedShare()
@@ -92,7 +93,7 @@ func losses(j *Job) []Finding {
 		}
 		if over := float64(a.Place.Overruns); over >= tooManyLost*fewChunks && over >= chunks/20 { // a datagram may be many chunks
 			f.Cause, f.Limit = "receiver-overrun", Receiver
-			f.What = fmt.Sprintf("rank %d does not read its sockets fast enough, and the kernel throws away what comes", a.Rank)
+			f.What = fmt.Sprintf("rank %d does not read its sockets fast enough, and the kernel throws arriving packets away", a.Rank)
 			f.Figures = append(f.Figures, fmt.Sprintf("its host had no room in a socket for %.0f datagrams (RcvbufErrors)", over))
 			f.Remedy = "raise net.core.rmem_max there (mcast doctor says to what), lower MCAST_WINDOW, or give the rank more of a CPU"
 		}
@@ -100,13 +101,13 @@ func losses(j *Job) []Finding {
 	}
 	return []Finding{{
 		Cause: "lossy-network", Limit: Network, Share: worst, What: "packets are lost on the way between many ranks",
-		Figures: []string{fmt.Sprintf("%.0f chunks came by repair, at the rank that loses most %s of what it received; no rank's link has %s of them", all, percent(worst), percent(mostOf))},
+		Figures: []string{fmt.Sprintf("%.0f chunks came by repair, %s of the chunks received at the rank that loses most; no rank's link has %s of the losses", all, percent(worst), percent(mostOf))},
 		Remedy:  "look at the drops of the switches' ports, lower MCAST_WINDOW, or raise net.core.rmem_max on all hosts",
 	}}
 }
 
-// usualLink is how many bytes a second the link of half of the ranks carries, or less. On one that is slower what the kernel
-// sends twice, and the headers of small messages, look like much: that link is slow, whatever else it carries.
+// usualLink is the bytes a second that the links of half of the ranks carry at most. On a slower link, bytes that the
+// kernel sends twice and the headers of small messages look like other traffic: the link is slow even without any.
 func usualLink(j *Job) float64 {
 	links := make([]int, 0, len(j.Accounts))
 	for i := range j.Accounts {
@@ -120,7 +121,7 @@ func usualLink(j *Job) float64 {
 func otherTraffic(j *Job) []Finding {
 	f := Finding{
 		Cause: "other-traffic", Limit: Network, What: "other traffic takes the links of this job: checkpoints, data that is loaded, another job, collectives of gloo",
-		Remedy: "look for who sends (ss -tinp); write checkpoints at other times, over another network, or in the background (MCAST_CLASS=background for those of this library)",
+		Remedy: "find the sender (ss -tinp); write checkpoints at other times, over another network, or in the background (MCAST_CLASS=background for checkpoints over this library)",
 	}
 	usual := usualLink(j)
 	for i := range j.Accounts {
@@ -155,7 +156,7 @@ func otherTraffic(j *Job) []Finding {
 				f.also = append(f.also, a.Rank)
 			}
 			f.Share = max(f.Share, share)
-			f.Figures = append(f.Figures, fmt.Sprintf("%s of rank %d carried %.0f MB/s %s, of which %.0f are this job's", a.Interface, a.Rank, way.passed/seconds/1e6, way.name, way.by/seconds/1e6))
+			f.Figures = append(f.Figures, fmt.Sprintf("%s of rank %d carried %.0f MB/s %s, and this job moved %.0f of them", a.Interface, a.Rank, way.passed/seconds/1e6, way.name, way.by/seconds/1e6))
 		}
 	}
 	if f.Share < foreign {
@@ -167,7 +168,7 @@ func otherTraffic(j *Job) []Finding {
 	return []Finding{f}
 }
 
-// interfaces finds hosts whose ranks use a link though they have a faster one.
+// interfaces finds hosts with ranks that use a link although the host has a faster one.
 func interfaces(j *Job) []Finding {
 	f := Finding{Cause: "wrong-interface", Limit: Settings, What: "ranks use a slow interface of their hosts, which have a faster one"}
 	for i := range j.Accounts {
@@ -183,7 +184,7 @@ func interfaces(j *Job) []Finding {
 			}
 			f.Ranks = append(f.Ranks, a.Rank)
 			f.Share = max(f.Share, used)
-			f.Figures = append(f.Figures, fmt.Sprintf("rank %d: %s at %d Mbit/s, %s of it used; %s runs at %d", a.Rank, a.Interface, a.link(), percent(used), l.Name, l.Mbps))
+			f.Figures = append(f.Figures, fmt.Sprintf("rank %d: %s at %d Mbit/s, in use to %s; %s runs at %d", a.Rank, a.Interface, a.link(), percent(used), l.Name, l.Mbps))
 			f.Remedy = fmt.Sprintf("MCAST_IFACE=%s, if it leads to the hosts of all ranks (mcast doctor tries it)", l.Name)
 		}
 	}
@@ -261,7 +262,7 @@ func small(j *Job) []Finding {
 		return nil
 	}
 	return []Finding{{
-		Cause: "small-messages", Limit: Settings, Share: busy, What: "the job spends its time on many small collectives, each of which takes a delay and not bytes",
+		Cause: "small-messages", Limit: Settings, Share: busy, What: "the job spends its time on many small collectives: each costs a delay and moves few bytes",
 		Figures: []string{fmt.Sprintf("%.0f Allgathers and Broadcasts a second, of %.1f KiB a rank in the mean; collectives are in flight for %s of the time", rate, size/1024, percent(busy))},
 		Remedy:  "gather more at a time: fully_shard on larger modules (a block, not its layers), or several tensors in one call",
 	}}

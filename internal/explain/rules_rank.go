@@ -5,15 +5,15 @@ import (
 	"time"
 )
 
-// Rules about a rank that others wait for. All compare ranks with each other, so that what is alike for all, such as a
-// small or a slow network, is nobody's fault, and need three of them: of two that wait for each other neither is odd.
+// Rules about a rank that others wait for. All compare ranks with each other: a condition that all share, such as a
+// slow network, is no rank's fault. They need three ranks: of two that wait for each other neither is odd.
 const fewest = 3
 
-// Thresholds, as parts of the interval. Of healthy jobs on two cores that others used as well, ranks differed by 0.08 at most
-// in how long they had something in flight, and one was waited for by 0.2 more than another; planted troubles made it 0.3 to 1.
+// Thresholds, as parts of the interval. In healthy jobs on two cores that others used as well, the time with something
+// in flight differed by 0.08 at most between ranks, and the wait for a rank by 0.2; with planted faults by 0.3 to 1.
 const (
 	lateBy     = 0.12 // less in flight than the others, which wait for it meanwhile
-	awaitedBy  = 0.12 // ... and by so much more than for any other rank
+	awaitedBy  = 0.12 // the others wait for it by so much more than for any other rank
 	slowBy     = 0.25 // waited for by so much more than any other rank, though it came in time
 	throttleBy = 0.05 // kept from running by a quota
 	slowLink   = 0.7  // of the speed that links of other ranks have
@@ -41,7 +41,7 @@ func late(j *Job, s *sums) (found []Finding) {
 				fmt.Sprintf("it has collectives in flight for %s of the time, the others for %s", percent(busy[i]), percent(others)),
 				waits(mine, odd),
 			},
-			Remedy: "look at what it does between collectives: a hot or throttled GPU (nvidia-smi -q -d PERFORMANCE), a longer batch, work that the others do not have",
+			Remedy: "look at its work between collectives: a hot or throttled GPU (nvidia-smi -q -d PERFORMANCE), a longer batch, work that the others do not have",
 		}
 		delayed := j.each(func(a *Account) float64 { return a.share(a.Place.Delayed) })
 		switch spread := median(without(j.each(a.evenness), i)); {
@@ -61,9 +61,9 @@ func late(j *Job, s *sums) (found []Finding) {
 	return found
 }
 
-// evenness says over which part of its operations another rank's waiting for this one is spread: 1 if it waits as long in
-// each, nearly 0 if in a few of them. Only the other rank waits for this one, and what both meet on the network is alike:
-// so the waiting has the difference of their means, and the difference of their variances.
+// evenness says over which part of its operations another rank's waiting for this one is spread: 1 if it waits as long
+// in each, nearly 0 if in a few of them. Only the other rank waits for this one, and what both meet on the network is
+// alike: so the waiting has the difference of their means, and the difference of their variances.
 func (a *Account) evenness(other *Account) float64 {
 	mean, variance := other.Took-a.Took, max(other.Variance-a.Variance, 0)
 	if mean <= 0 || variance == 0 {
@@ -72,9 +72,9 @@ func (a *Account) evenness(other *Account) float64 {
 	return mean * mean / (mean*mean + variance)
 }
 
-// slow finds ranks that come in time and whose bytes come late all the same, from them or to them: the others wait for
-// them, or their link is slower than those of the others and full. A link that holds the others up leaves theirs idle: where
-// these are full, too, some rank is waited for most, and it is chance which.
+// slow finds ranks that come in time while bytes from them or to them come late: the others wait for them, or their
+// link is slower than the links of the others, and full. A link that holds the others up leaves their links idle: where
+// these are full, too, one rank is waited for most by chance.
 func slow(j *Job, s *sums) (found []Finding) {
 	if len(j.Accounts) < fewest {
 		return nil
@@ -102,7 +102,7 @@ func slow(j *Job, s *sums) (found []Finding) {
 		}
 		f := Finding{
 			Cause: "slow-link", Limit: Network, Ranks: []int{a.Rank}, Share: odd,
-			What: fmt.Sprintf("what goes to or comes from rank %d is slow, though it comes to its collectives in time: its link, or a port on the way", a.Rank),
+			What: fmt.Sprintf("data to or from rank %d are slow, though it comes to its collectives in time: its link, or a port on the way", a.Rank),
 			Figures: []string{
 				waits(mine, odd),
 				fmt.Sprintf("of that for its data %.2f s, until it has theirs %.2f s",
@@ -144,7 +144,7 @@ func unseen(j *Job, s *sums) []Finding {
 	}}
 }
 
-// quotas finds ranks whose control group uses up its quota.
+// quotas finds ranks in a control group that uses up its CPU quota.
 func quotas(j *Job) (found []Finding) {
 	for i := range j.Accounts {
 		a := &j.Accounts[i]

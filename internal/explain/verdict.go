@@ -31,7 +31,7 @@ type Finding struct {
 	Cause   string   `json:"cause"` // short and always the same; docs/how-to/slow-job.md has all
 	Limit   Limit    `json:"limit"`
 	Group   string   `json:"group"`
-	Ranks   []int    `json:"ranks"` // whose it is, ascending; none: the whole job's
+	Ranks   []int    `json:"ranks"` // ranks with this trouble, ascending; none: the whole job has it
 	What    string   `json:"what"`
 	Figures []string `json:"figures"` // that show it
 	Remedy  string   `json:"remedy"`
@@ -39,16 +39,16 @@ type Finding struct {
 	// descending order.
 	Share float64 `json:"share"`
 
-	also []int // ranks that belong to Ranks as well, and of which it explains nothing else
+	also []int // further ranks with this trouble; other findings about them stay
 }
 
-// most bounds the findings: whoever has more has one cause in common, and what is told first helps most.
+// most bounds the findings: more than these have a cause in common, and the first ones help most.
 const most = 4
 
-// Verdict returns what makes a job slow, the worst first; nothing if it is well. What follows from another finding is left
-// out: a rank that a quota keeps from running is late for that and no other reason.
+// Verdict returns the causes that make a job slow, the worst first; nothing if it is well. A finding that follows from
+// another one is left out: a rank that a quota keeps from running is late for that reason alone.
 func Verdict(j *Job) []Finding {
-	if len(j.Accounts) == 0 || j.Size < 1 || j.Size > group.MaxRanks { // a process may publish what it likes
+	if len(j.Accounts) == 0 || j.Size < 1 || j.Size > group.MaxRanks { // a process may publish anything
 		return nil
 	}
 	found := ended(j)
@@ -87,7 +87,7 @@ func ended(j *Job) (found []Finding) {
 		if a := &j.Accounts[i]; a.Failed != "" {
 			return []Finding{{
 				Cause: "failed", Limit: Application, Ranks: []int{a.Rank}, What: "the group has failed: all its operations end with an error",
-				Figures: []string{a.Failed}, Remedy: "the error names who reported it; docs/reference/messages.md has what it means", Share: 1,
+				Figures: []string{a.Failed}, Remedy: "the error names the rank that reported it; docs/reference/messages.md explains it", Share: 1,
 			}}
 		}
 	}
@@ -144,7 +144,7 @@ func stalled(j *Job) []Finding {
 		Cause: "stalled", Limit: Application, Ranks: first, Share: 1,
 		What:    fmt.Sprintf("nothing has moved for %v in %s", longest.Round(time.Second), operation),
 		Figures: []string{fmt.Sprintf("%d rank(s) wait", len(waits))},
-		Remedy:  "look at what it does: " + j.stacks(first) + ", and its log",
+		Remedy:  "see where it stands: " + j.stacks(first) + ", and its log",
 	}
 	switch {
 	case len(first) > 0:
@@ -159,8 +159,8 @@ func stalled(j *Job) []Finding {
 	return []Finding{f}
 }
 
-// deadLinks are the ranks whose interface has passed nothing one way, while those of others have passed something. What
-// RDMA passes is not counted there.
+// deadLinks are the ranks with an interface that has passed no bytes one way, while interfaces of others have passed
+// some. An interface does not count the bytes of RDMA, so ranks with RDMA are left out.
 func (j *Job) deadLinks() (ranks []int) {
 	for i := range j.Accounts {
 		a := &j.Accounts[i]
@@ -169,7 +169,7 @@ func (j *Job) deadLinks() (ranks []int) {
 			ranks = append(ranks, a.Rank)
 		}
 	}
-	if len(ranks) == len(j.Accounts) { // of one host, whose interface is not looked at, or an idle one
+	if len(ranks) == len(j.Accounts) { // a job on one host, which uses no interface, or an idle job
 		return nil
 	}
 	return ranks
@@ -204,7 +204,7 @@ func plural(ranks []int, one, many string) string {
 // percent is a share.
 func percent(share float64) string { return fmt.Sprintf("%.0f %%", 100*share) }
 
-// median returns that of some numbers, at least one; of an even number the lower one of the two in the middle.
+// median returns the median of one number or more; of an even count the lower one of the two in the middle.
 func median(all []float64) float64 {
 	sorted := slices.Sorted(slices.Values(all))
 	return sorted[(len(sorted)-1)/2]

@@ -22,8 +22,8 @@ import (
 )
 
 // recorded returns what ranks of a testbed counted while a trouble was planted (internal/lab/testbed/troubles), mostly
-// at rank 2. `go test -tags links ./internal/lab/testbed/troubles -run TestRecord -args -record` records anew. What was once
-// misjudged is in a file of its own.
+// at rank 2. `go test -tags links ./internal/lab/testbed/troubles -run TestRecord -args -record` records anew. What was
+// once misjudged is in a file of its own.
 func recorded(t *testing.T) map[string]*Job {
 	text, err := os.ReadFile("testdata/recorded.ndjson")
 	require.NoError(t, err)
@@ -41,7 +41,7 @@ func recorded(t *testing.T) map[string]*Job {
 	return all
 }
 
-// said is the causes of findings and whose they are.
+// said is the causes of findings, with their ranks.
 func said(found []Finding) (all []string) {
 	for _, f := range found {
 		all = append(all, fmt.Sprint(f.Cause, f.Ranks))
@@ -49,13 +49,13 @@ func said(found []Finding) (all []string) {
 	return all
 }
 
-// planted is what is to be said of what was recorded.
+// planted is the verdict that each recorded job must get.
 var planted = map[string][]string{
 	"healthy": nil, "healthy, busy links": nil, "healthy, through a switch": nil,
 	"healthy, back to back": nil, "slow link, back to back": {"slow-link[2]"},
 	"slow rank": {"slow-rank[2]"}, "late data loader": {"late-now-and-then[2]"}, "slow link": {"slow-link[2]"}, "lossy link": {"lossy-link[2]"},
 	"small messages": {"small-messages[]"}, "switch overloaded": {"switch-overloaded[]"}, "wrong interface": {"wrong-interface[2]"},
-	"slow link, resent": {"slow-link[0]"}, "slow link, sent twice": {"slow-link[2]"}, // 30 Mbit/s, of which a tenth is not counted
+	"slow link, resent": {"slow-link[0]"}, "slow link, sent twice": {"slow-link[2]"}, // 30 Mbit/s; we count 9/10
 	"CPU quota": {"cpu-quota[2]"}, "checkpoint traffic": {"other-traffic[2 3]"},
 }
 
@@ -87,7 +87,7 @@ func relabel(j *Job, to []int) {
 	slices.SortFunc(j.Accounts, func(a, b Account) int { return a.Rank - b.Rank })
 }
 
-// TestNumbersOfRanksDoNotMatter: whose trouble it is does.
+// TestNumbersOfRanksDoNotMatter: with other numbers, the finding names the same ranks.
 func TestNumbersOfRanksDoNotMatter(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 1))
 	for range 10 {
@@ -138,7 +138,7 @@ func TestLengthOfTheIntervalDoesNotMatter(t *testing.T) {
 	}
 }
 
-// TestHealthyJobsDiffer, as their ranks do, and nothing is said of it.
+// TestHealthyJobsDiffer: ranks of healthy jobs differ a little, without a finding.
 func TestHealthyJobsDiffer(t *testing.T) {
 	random := rand.New(rand.NewPCG(2, 2))
 	for range 200 {
@@ -172,7 +172,7 @@ func TestWhoIsNotSeenIsNamed(t *testing.T) {
 	}
 }
 
-// TestWhoDoesNotAnswer is the finding, whatever else there is, and no error of the look.
+// TestWhoDoesNotAnswer: a rank that does not answer is the only finding, and no error of the report.
 func TestWhoDoesNotAnswer(t *testing.T) {
 	j := recorded(t)["healthy"]
 	j.Group, j.Accounts = "abc", slices.Delete(j.Accounts, 2, 3)
@@ -205,7 +205,7 @@ func TestFullLinks(t *testing.T) {
 	}
 }
 
-// TestStalledAtADeadLink: where all wait for each other, the one whose interface passes nothing is to blame.
+// TestStalledAtADeadLink: where all wait for each other, the rank with an interface that passes nothing is to blame.
 func TestStalledAtADeadLink(t *testing.T) {
 	j := recorded(t)["healthy"]
 	for i := range j.Accounts {
@@ -237,7 +237,8 @@ func TestStalledAtADeadLink(t *testing.T) {
 	}
 }
 
-// TestOtherTraffic: both ends are named, and a slow link of the one that sees little of it is not explained by that.
+// TestOtherTraffic: both ends are named, and other traffic does not explain the slow link of a rank that has little of
+// that traffic.
 func TestOtherTraffic(t *testing.T) {
 	j := recorded(t)["healthy"]
 	capacity := j.Accounts[0].capacity()
@@ -381,8 +382,8 @@ func TestEvenness(t *testing.T) {
 	require.InDelta(t, 1, late.evenness(&Account{Took: 0.5, Variance: 9}), 0, "it does not wait at all")
 }
 
-// TestBetweenPages: of a rank that only the second page has, it is known what it was waited for in between if the first
-// has all ranks, and not if it has left out some.
+// TestBetweenPages: if only the second page has a rank, the wait for this rank in between is known if the first page
+// has all ranks, and unknown if it has left out some.
 func TestBetweenPages(t *testing.T) {
 	for others, want := range map[int][]group.Awaited{0: {{Rank: 1, Chunks: 2}, {Rank: 2, Chunks: 900}}, 7: {{Rank: 1, Chunks: 2}}} {
 		before := watch.Rank{At: 1, Live: group.Live{Awaited: []group.Awaited{{Rank: 1, Chunks: 3}}, AwaitedOthers: others}}
@@ -417,8 +418,8 @@ func TestManyRanks(t *testing.T) {
 	}
 }
 
-// TestPagesOfManyRanks: a page does not have all ranks, and what is said is right all the same: of a rank that is late
-// since a few seconds, in a job in which others were waited for longer once.
+// TestPagesOfManyRanks: pages that leave out ranks still lead to the right finding about a rank that is late for a few
+// seconds, in a job that once waited longer for other ranks.
 func TestPagesOfManyRanks(t *testing.T) {
 	const (
 		ranks, late      = 512, 300

@@ -10,10 +10,10 @@ import (
 // sums is for how long the ranks that were seen have waited for each rank, as parts of the interval. Operations beside
 // each other each wait, so that it may be above the number of ranks that wait.
 type sums struct {
-	of   map[int]float64         // rank waited for: of all that wait for it
-	from map[int]map[int]float64 // rank that was seen: of it alone, by the rank waited for
+	of   map[int]float64         // by the rank waited for: the waits of all ranks for it
+	from map[int]map[int]float64 // by a rank that was seen, and by the rank that it waited for
 
-	shared []wait // that are for one of several ranks
+	shared []wait // waits for one of several ranks
 }
 
 // wait is what a rank has waited for one of some ranks, as a part of the interval.
@@ -37,12 +37,12 @@ func (j *Job) waitedFor() *sums {
 		case ring == nil:
 			ring = numbers
 		case !distinct(ring, j.Size):
-			ring = nil // a process may publish what it likes
+			ring = nil // a process may publish anything
 		}
 		of, seen := map[int]float64{}, map[int]bool{}
 		for _, w := range a.Awaited {
 			if seen[w.Rank] || w.Rank == a.Rank || w.Rank < 0 || w.Rank >= j.Size {
-				continue // a process may publish what it likes
+				continue // a process may publish anything
 			}
 			seen[w.Rank] = true
 			s.follow(a, w.Rank, &w.Credit, ring, belowIn)
@@ -79,9 +79,9 @@ func distinct(ring []int, size int) bool {
 	return true
 }
 
-// settle books each wait for several ranks on them, in proportion to what is waited for them anyhow, again and again: it
-// ends at the rank that these waits have in common. Where there is none they stay spread: ranks of healthy jobs with full
-// links differed by 0.06 afterwards, and a slow one by 0.3 to 0.8 among 4 ranks.
+// settle divides each wait for several ranks among them, in proportion to the other waits for each, again and again:
+// the waits gather at the rank that they have in common. Where there is none they stay spread: ranks of healthy jobs
+// with full links differed by 0.06 afterwards, and a slow one by 0.3 to 0.8 among 4 ranks.
 func (s *sums) settle() {
 	const passes = 32 // of 64 ranks some 16 were too few
 	weight := make([][]float64, len(s.shared))
@@ -124,8 +124,8 @@ func belowIn(ring []int, root, child int) []int {
 	return spread(ring, root, child, 1)
 }
 
-// behindIn returns the ranks that a word of the barrier concerns: in its round j it comes from the rank at the distance 2^j
-// before this one, once that has heard the rounds before, which are of as many ranks (topology.Graph).
+// behindIn returns the ranks that a word of the barrier concerns: in its round j it comes from the rank at the distance
+// 2^j before this one, once that has heard the rounds before, which are of as many ranks (topology.Graph).
 func behindIn(ring []int, rank, from int) []int { return spread(ring, rank, from, -1) }
 
 // spread returns as many ranks as the distance from one rank to another is, from the other on, in one direction of the
@@ -159,7 +159,7 @@ func (s *sums) mean(rank, but int) float64 {
 	return (s.of[rank] - s.from[but][rank]) / float64(max(n, 1))
 }
 
-// odd is by how much more a rank is waited for than any other, without what it waits for itself.
+// odd is by how much more the others wait for a rank than for any other; the rank's own waits do not count.
 func (s *sums) odd(rank int) (by, mine float64) {
 	others := 0.0
 	for other := range s.of {
@@ -171,7 +171,7 @@ func (s *sums) odd(rank int) (by, mine float64) {
 	return mine - others, mine
 }
 
-// waits is the figure of it.
+// waits writes the figures of odd for people.
 func waits(mine, odd float64) string {
 	return fmt.Sprintf("in each second operations of the others wait for it for %.2f s, beside each other, and for any other rank for %.2f s at most", mine, mine-odd)
 }

@@ -90,7 +90,7 @@ func TestABarrierIsFollowedToItsEnd(t *testing.T) {
 }
 
 // TestAWaitIsFollowedToItsEnd: each root waits for the credit of the child below which the slow rank is. Some also wait
-// for that of others, as ranks of healthy jobs do.
+// for the credit of other ranks, as in healthy jobs.
 func TestAWaitIsFollowedToItsEnd(t *testing.T) {
 	random := rand.New(rand.NewPCG(4, 4))
 	for _, size := range []int{3, 4, 7, 8, 16, 33, 64} {

@@ -10,11 +10,11 @@ import (
 	"github.com/torch-mcast/torch-mcast/pkg/overlap"
 )
 
-// An Allreduce is a Reduce-Scatter and an Allgather of what it leaves, on the
-// two lanes. Large ones go in segments: while one is gathered, the next is
-// reduced. Before them ranks tell each other what they called, on the lane where tiny ones
-// (see tiny.go) say it: else one that calls a tiny one would wait there, and
-// one that calls a large one on the other lane, both for ever.
+// An Allreduce is a Reduce-Scatter followed by an Allgather of its result, on the two lanes. A
+// large one is cut into segments: while one segment is gathered, the next is reduced. Ahead of the
+// segments, ranks exchange which call they made, on the same lane as tiny Allreduces (see tiny.go).
+// Otherwise a rank that calls a tiny one would wait on that lane, and a rank that calls a large one
+// on the other lane, both for ever.
 const (
 	// segmentBytes is the least that a rank has of a segment, but for the last.
 	segmentBytes = 1 << 20
@@ -27,11 +27,10 @@ const (
 	scratchBytes = 64 << 10
 )
 
-// Allreduce gives every rank the reduction of all ranks' send. send and recv
-// have the same length and may be the same memory; otherwise they must not overlap. factor
-// multiplies every input of a reduce.PremulSum. All ranks get the same bits, and
-// the same inputs give the same bits. It takes a place in both orders of operations, that of
-// ReduceScatter and that of Allgather.
+// Allreduce gives every rank the reduction of all ranks' send. send and recv have the same length
+// and may be the same memory; otherwise they must not overlap. factor multiplies every input of a
+// reduce.PremulSum. All ranks get the same bits, and the same inputs give the same bits. An
+// Allreduce counts both as a ReduceScatter and as an Allgather in the order of operations.
 func (g *Group) Allreduce(send, recv []byte, t reduce.Type, op reduce.Op, factor float64) error {
 	return g.wait(g.startAllreduce(send, recv, t, op, factor))
 }
@@ -89,8 +88,9 @@ func (g *Group) startAllreduce(send, recv []byte, t reduce.Type, op reduce.Op, f
 	return w, nil
 }
 
-// startSegments posts the two steps of each segment; the second waits for the first, and is posted when handOnBehind more segments
-// are begun. ended is called at the end of each. With an error, those that are returned were posted all the same.
+// startSegments posts the two steps of each segment. The second step waits for the first, and is posted once
+// handOnBehind more segments are begun. ended is called at the end of each step. If there is an error, the returned
+// steps were posted all the same.
 func (g *Group) startSegments(segments []segment, o collective.Op, ended func()) (sums []*Work, gathers []*engine.Work, err error) {
 	own := func(s segment) []byte {
 		n := len(s.send) / g.agreed.Size
@@ -137,9 +137,9 @@ type segment struct{ send, recv []byte }
 // allreduce is an Allreduce cut into segments.
 type allreduce struct {
 	segments []segment
-	scratch  []byte // holds the segment whose length is made a multiple of the ranks
-	tail     []byte // of recv: gets what is reduced there
-	disagree error  // what is wrong with the calls of all ranks
+	scratch  []byte // one segment, padded to a multiple of the ranks
+	tail     []byte // the end of recv, which gets its result from scratch
+	disagree error  // how the calls of the ranks differ
 	refused  error  // why not all segments were posted
 }
 

@@ -23,7 +23,7 @@ var allTypes = []reduce.Type{
 	reduce.E4M3, reduce.E5M2, reduce.F16, reduce.BF16, reduce.F32, reduce.F64,
 }
 
-// sums is an Allreduce whose result is known: every rank's input, and what they come to.
+// sums is an Allreduce with a known result: every rank's input, and the expected output.
 type sums struct {
 	inputs [][]byte
 	want   []byte
@@ -195,7 +195,7 @@ func TestAllreduceBesideOthers(t *testing.T) {
 	})
 }
 
-// TestAllreduceIsPostedWholly: what does not fit is refused before anything of it is posted.
+// TestAllreduceIsPostedWholly: an Allreduce that does not fit is refused before any step is posted.
 func TestAllreduceIsPostedWholly(t *testing.T) {
 	g := world(t, 2, func(s *config.Settings) { s.Fabric = "shm" })
 	large := make([]byte, 2*segmentBytes*6) // six segments and the call; 1024 is no multiple of seven
@@ -270,7 +270,7 @@ func TestAllreduceFailureLeavesBuffers(t *testing.T) {
 	require.Zero(t, g[0].column.reduce.InFlight())
 }
 
-// TestRanksDisagreeAboutAnAllreduce: every rank hears of it.
+// TestRanksDisagreeAboutAnAllreduce: every rank gets the error.
 func TestRanksDisagreeAboutAnAllreduce(t *testing.T) {
 	for name, call := range map[string]func(g *Group, other int) error{
 		"types": func(g *Group, other int) error {
@@ -317,7 +317,7 @@ func TestRanksDisagreeAboutAnAllreduce(t *testing.T) {
 	}
 }
 
-// TestAllreduceFailsAsAWhole: the group's error is that of every Allreduce in flight.
+// TestAllreduceFailsAsAWhole: every Allreduce in flight ends with the group's error.
 func TestAllreduceFailsAsAWhole(t *testing.T) {
 	for _, fabric := range []string{"shm", "udp"} {
 		t.Run(fabric, func(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/fault"
 )
 
-// attempt is one to join a switch, and what it has brought.
+// attempt is one attempt to join a switch, and its outcome.
 type attempt struct {
 	epoch   uint32
 	session *session.Session // nil at a rank in no column, as conn is
@@ -28,7 +28,7 @@ type attempt struct {
 
 func (a *attempt) close() {
 	if a.conn != nil {
-		_ = a.conn.Close() // what it tells is about a switch that nobody uses
+		_ = a.conn.Close() // the error is about a switch that nobody uses
 	} else if a.session != nil {
 		_ = a.session.Close(nil)
 	}
@@ -48,7 +48,7 @@ func (d *routeDriver) join(ctx context.Context, o route.Join) *attempt {
 		defer cancel()
 		ctx = within
 	}
-	if d.agreed.Crosses() { // else others bring to the switch what is reduced for this rank
+	if d.agreed.Crosses() { // else other ranks bring this rank's data to the switch
 		a.err = d.joinSwitch(ctx, a, o.Address)
 	}
 	return a
@@ -102,8 +102,9 @@ func (d *routeDriver) attach(s *session.Session, c reducescatter.SwitchConnConfi
 	return reducescatter.NewSwitchConn(c), nil
 }
 
-// probeLimit is how long datagrams may take to a switch and back, the first polls lost. Not longer:
-// ranks whose datagrams pass may wait for one whose do not before they hear that it gives up.
+// probeLimit is how long datagrams may take to a switch and back, the first polls lost. It is not
+// longer, because a rank that reaches the switch may wait that long for another rank that does not,
+// until this one gives up.
 const probeLimit = 2 * time.Second
 
 // probe returns once datagrams of all sizes have gone to the switch and back.

@@ -38,8 +38,8 @@ func openIfAllHave(ctx context.Context, m *mesh.Mesh, l *lobby, a *team.Plan, by
 	return openProbed(ctx, l, a, by, &o, paths)
 }
 
-// probeDevices returns what paths carry through RDMA devices, or on all ranks alike what is missing: of the rank that has
-// none that works, err.
+// probeDevices returns what the paths carry through RDMA devices. If a rank has no device that works, all ranks get the
+// same text with its reason instead; err is this rank's reason, or nil.
 func probeDevices(ctx context.Context, m *mesh.Mesh, a *team.Plan, o *udp.Options, prober hostnet.Prober, err error) (*probed, string, error) {
 	mine := ""
 	if err != nil {

@@ -51,8 +51,8 @@ func (b *books) of(kind wire.Collective, bytes int) *engine.Book {
 	return &b[kind][len(sizeClasses)-1]
 }
 
-// Times says how long operations took, from when they were posted to their end. Those of which there were none
-// are left out.
+// Times says how long operations took, from when they were posted to their end. Kinds and sizes without operations are
+// left out.
 type Times struct {
 	Kind string `json:"kind"` // allgather, broadcast, barrier, reduce-scatter, reduce or allreduce
 	// Size is the greatest shard, in the words of a size, or "more". The shard is a rank's part, of what all have in an

@@ -34,8 +34,8 @@ func (c *call) String() string {
 	return fmt.Sprintf("allreduce (%s, %d bytes)", reduce.Words(reduce.Type(c[0]), reduce.Op(c[1]), factor), binary.BigEndian.Uint64(c[16:]))
 }
 
-// compare looks at the calls of all ranks, each at the beginning of its record of equal length.
-// If another rank's differs, the group fails, and so does whoever called it.
+// compare looks at the calls of all ranks, each at the beginning of its record of equal length. If
+// another rank's call differs, the group fails, and this call with it.
 func (g *Group) compare(mine call, records []byte) error {
 	n := len(records) / g.agreed.Size
 	for r := range g.agreed.Size {
@@ -50,8 +50,8 @@ func (g *Group) compare(mine call, records []byte) error {
 	return nil
 }
 
-// announce gathers the calls of all ranks by themselves. ended is called when
-// they are compared, with what is wrong or nil. g.posting is held.
+// announce gathers the calls of all ranks in an operation of their own. ended is called when they
+// are compared, with an error or nil. g.posting is held.
 func (g *Group) announce(mine call, ended func(err error)) (*engine.Work, error) {
 	all := make([]byte, g.agreed.Size*callBytes)
 	own := all[g.agreed.Rank*callBytes:][:callBytes]

@@ -7,7 +7,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/uplink"
 )
 
-// inProcess is where groups of this process meet whose data leave by no link.
+// inProcess is where groups of this process meet if their data leave the host by no link.
 var inProcess = uplink.New(new(uplink.Words), sinceStart())
 
 func sinceStart() func() time.Duration {

@@ -11,9 +11,9 @@ import (
 	"github.com/torch-mcast/torch-mcast/pkg/overlap"
 )
 
-// A rank that closes a group tells all how many operations it has posted, and stays until all
-// ranks close: others may need it for operations that it has done itself. Whoever has posted more
-// waits for something that will never come, and fails at once.
+// A rank that closes a group tells all how many operations it has posted, and stays until all ranks
+// close: others may need it for operations that it has completed itself. A rank that has posted
+// more operations waits for something that will never come, and fails at once.
 
 // onLane says what goes over each lane.
 var onLane = [...]string{
@@ -65,8 +65,8 @@ func (g *Group) closed() *Fault { return &Fault{Kind: Closed, Rank: g.agreed.Ran
 // A rank that posts an operation that this one has not posted gets an error that says so.
 func (g *Group) Close() error { return g.CloseUntil(context.Background()) }
 
-// CloseWithin is Close for callers whose ranks leave at different times: it waits for others so
-// long at most. Whoever still used the group then gets an error.
+// CloseWithin is Close for programs with ranks that leave at different times: it waits for the
+// others at most that long. A rank that still uses the group then gets an error.
 func (g *Group) CloseWithin(wait time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.Background(), wait)
 	defer cancel()
@@ -84,9 +84,8 @@ func (g *Group) Abort(reason string) error {
 	return g.Close()
 }
 
-// CloseUntil is Close that waits for others until ctx ends at most. Whoever still used the group
-// then gets an error. Of all calls that close the first whose ctx ends ends the wait of all, and all
-// return the same.
+// CloseUntil is Close that waits for the others until ctx ends at most. A rank that still uses the group then gets an
+// error. If several calls close the group, the first ctx to end ends the wait of all of them, and all return the same.
 func (g *Group) CloseUntil(ctx context.Context) error {
 	g.once.Do(func() {
 		go func() {
@@ -155,14 +154,14 @@ func (g *Group) release() error {
 	g.released = true
 	g.telling.Unlock()
 	if g.withdraw != nil {
-		g.withdraw() // nobody looks from now on at what is freed below
+		g.withdraw() // from now on nobody reads the memory freed below
 	}
 	if g.unrecord != nil {
 		g.unrecord()
 	}
 	g.mesh.Close()
 	if f := g.mesh.Err(); f != nil {
-		g.fail(f) // the cause, where whoever reported it has not come to that yet
+		g.fail(f) // the cause, in case the mesh has not called failed yet
 	}
 	g.fail(g.closed())
 	g.end(g.closed())

@@ -57,7 +57,7 @@ var starts = map[string]func(*Group) (*Work, error){
 	},
 }
 
-// TestCloseWhileOthersWait: whoever waits for a rank that has closed the group is told so, at once.
+// TestCloseWhileOthersWait: a rank that waits for one that has closed the group is told so, at once.
 func TestCloseWhileOthersWait(t *testing.T) {
 	for _, fabric := range []string{"shm", "udp"} {
 		for name, start := range starts {
@@ -85,7 +85,7 @@ func TestCloseWhileOthersWait(t *testing.T) {
 	}
 }
 
-// TestAbort: all others get the reason, whatever they do, and the one that aborts does not wait.
+// TestAbort: all others get the reason, in any operation, and the rank that aborts does not wait.
 func TestAbort(t *testing.T) {
 	for _, fabric := range []string{"shm", "udp"} {
 		t.Run(fabric, func(t *testing.T) {
@@ -121,7 +121,8 @@ func TestAbortEndsAClose(t *testing.T) {
 }
 
 // TestLateClose has each rank in turn come to Close later than MCAST_TIMEOUT: the others wait for
-// it, with a warning that names it, and repair what it lacks. All groups wait at the same time.
+// it, with a warning that names it, and repair its missing chunks. All groups wait at the same
+// time.
 func TestLateClose(t *testing.T) {
 	waits(t)
 	var all sync.WaitGroup

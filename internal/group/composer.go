@@ -6,16 +6,16 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
 )
 
-// composer makes operations of steps on the levels of a group. Of those that post, arguments were checked, and the caller
-// has called lock or has g.posting for itself.
+// composer makes operations out of steps on the levels of a group. Before a method posts, the arguments were checked,
+// and the caller has called lock or holds g.posting alone.
 type composer interface {
 	// lock keeps others from posting, as far as steps of one operation must follow each other. unlock lets them again.
 	lock()
 	unlock()
 	// allgather is an Allgather. own is this rank's place in recv; send may be the same memory.
 	allgather(send, own, recv []byte, p piece) (*Work, error)
-	// allgatherInto is an Allgather into an Output, of which own is this rank's place, and holds its shard. When all
-	// of the result is there, ranks of the host gather claims. finish decides what the operation ends with.
+	// allgatherInto is an Allgather into an Output. own is this rank's place there, and holds its shard already. When the
+	// whole result is there, the ranks of the host gather claims. finish decides the error with which the operation ends.
 	allgatherInto(own, recv []byte, claims engine.GatherOp, finish func(error) error) (*Work, error)
 	broadcast(buf []byte, root int) (*Work, error)
 	barrier() (*Work, error)
@@ -23,8 +23,8 @@ type composer interface {
 	// called before more than handOnBehind more are begun.
 	reduceScatter(send, recv []byte, o collective.Op, p piece) (rest func() *Work, err error)
 	reduce(send, recv []byte, o collective.Op, root int) (*Work, error)
-	// stepsOfAllreduce returns what an Allreduce posts to the lanes of both classes, of elements of a size. Before its
-	// segments, ranks tell each other what they called.
+	// stepsOfAllreduce returns how many steps an Allreduce posts to the lanes of both classes, for elements of a size.
+	// Ahead of its segments, ranks exchange which call they made.
 	stepsOfAllreduce(segments []segment, size int) (gather, reduce steps)
 	// wakeAgents has agents drive what a wait for an Allreduce does not: that drives one lane after the other.
 	wakeAgents()
@@ -39,7 +39,7 @@ type composer interface {
 type piece struct {
 	// follows must be done before; nil: nothing must.
 	follows *engine.Work
-	// segment says that it is one of several, for all of which there is room, and is not cut any more.
+	// segment says that the operation is one of several segments. There is room for all of them; it is not cut further.
 	segment bool
 	// done is called at its end; nil: nothing is.
 	done func()

@@ -126,7 +126,7 @@ func (l *lobby) connectEach(
 			})
 		}
 	}
-	_ = g.Wait() // first is among what it returns
+	_ = g.Wait() // first is one of the errors that it returns
 	return first
 }
 
@@ -169,8 +169,8 @@ func (l *lobby) dial(ctx context.Context, a *team.Plan, purpose wire.Purpose, pe
 				return greeted, nil
 			}
 			_ = c.Close()
-			// Whoever hung up has perhaps not heard the greeting: that a connection came about
-			// does not say that the path carries what is said on it.
+			// A peer that hung up has perhaps not heard the greeting: a connection that was set up does not
+			// prove that the path carries data.
 			if errors.Is(err, errHungUp) && !hungUp {
 				over()
 				hungUp, failing = true, nil // until then the peer was perhaps late, which is no failure
@@ -235,7 +235,7 @@ func greet(ctx context.Context, id *identity.Identity, c net.Conn, a *team.Plan,
 	case err == nil && wire.Answer(b[0]) == wire.Refused:
 		return nil, errRefused
 	case err == nil && wire.Answer(b[0]) != wire.Welcome:
-		return nil, errHungUp // whatever it is, it is no rank
+		return nil, errHungUp // some other program answered, no rank
 	}
 	return on, err
 }

@@ -54,8 +54,8 @@ func TestRefusalIsTheError(t *testing.T) {
 	}
 }
 
-// TestWhoGivesUpSaysSo: a rank whose caller cancels while it waits for another one names itself to
-// the others, and the one that it waited for to its caller.
+// TestWhoGivesUpSaysSo: a rank that is cancelled while it waits for another one names itself to the
+// others, and the awaited rank to its caller.
 func TestWhoGivesUpSaysSo(t *testing.T) {
 	s := config.Default()
 	s.Fabric = "udp"

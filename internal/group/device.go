@@ -71,8 +71,8 @@ func (g *Group) StartDeviceAllreduce(at DeviceAt, send, recv uintptr, bytes int,
 	}))
 }
 
-// checkDevice reports what is wrong with a reduction of so many bytes at send, whose result may be at own
-// there.
+// checkDevice reports wrong arguments of a reduction on the device: input bytes at send, and result bytes at recv,
+// which may be the same memory as the input at offset own.
 func (g *Group) checkDevice(call string, send, recv uintptr, result, input, own int, t reduce.Type, op reduce.Op) error {
 	if err := checkReduction(call, t, op); err != nil {
 		return err

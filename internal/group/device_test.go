@@ -80,7 +80,7 @@ func TestDevice(t *testing.T) {
 	}
 }
 
-// TestCloseWaitsForTheDevice closes a group behind operations whose input is late.
+// TestCloseWaitsForTheDevice closes a group behind operations with late input.
 func TestCloseWaitsForTheDevice(t *testing.T) {
 	const p, n = 2, 5000
 	cards, at := onDevices(t, p, 1<<20)
@@ -101,7 +101,7 @@ func TestCloseWaitsForTheDevice(t *testing.T) {
 	require.ErrorIs(t, err, staging.ErrClosed)
 }
 
-// TestDeviceOfARankThatDied: the others' streams go on, and whoever asks gets the error.
+// TestDeviceOfARankThatDied: the others' streams go on, and the operations return the error.
 func TestDeviceOfARankThatDied(t *testing.T) {
 	const n = 5000
 	cards, at := onDevices(t, 2, 1<<20)
@@ -163,7 +163,7 @@ func TestFailureBehindAStuckDevice(t *testing.T) {
 	require.ErrorAs(t, barrier.WaitUntil(time.Time{}), &fault)
 	require.Equal(t, 1, fault.Rank)
 	barrier, err = g[0].InTurn(staging.Gather, g[0].StartBarrier)
-	if err == nil { // it has got behind those that are being ended
+	if err == nil { // it was posted behind the operations that are being ended
 		err = barrier.WaitUntil(time.Time{})
 	}
 	require.ErrorAs(t, err, &fault)

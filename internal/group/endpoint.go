@@ -40,12 +40,12 @@ const MaxRanks = collective.MaxRanks
 // over IPv6 and no setting at its default has 1260 to tell.
 const MaxBlob = 2048
 
-// Options say which rank of which group to be.
+// Options name this rank in its group, and say how to join it.
 type Options struct {
 	Rank, Size int
-	// Settings are the MCAST_* variables, see internal/config. All ranks need
-	// the same values, but for those that docs/reference/settings.md exempts.
-	// MCAST_SIMD holds for the whole process: the last group's counts.
+	// Settings are the MCAST_* variables, see internal/config. All ranks need the same values, except
+	// where docs/reference/settings.md allows others. MCAST_SIMD holds for the whole process: the last
+	// group's value counts.
 	Settings config.Settings
 	// Logger takes what the group has to say; nil: standard error, from MCAST_LOG on.
 	Logger *slog.Logger
@@ -183,7 +183,7 @@ func (e *Endpoint) Join(ctx context.Context, blobs [][]byte) (*Group, error) {
 	}
 	if a.Keys[a.Rank] != e.lobby.key { // keys of datagrams are derived from it, and must be new
 		e.lobby.close()
-		return nil, argument("blob %d is another endpoint's than this rank's: want the Blob of this one (does the store keep those of an earlier job?)", a.Rank)
+		return nil, argument("blob %d is of another endpoint than this rank's: want the Blob of this one (does the store keep blobs of an earlier job?)", a.Rank)
 	}
 	g, err := join(ctx, e, a)
 	if err != nil {

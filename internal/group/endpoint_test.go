@@ -20,7 +20,7 @@ import (
 // longest are the longest IPv4 and IPv6 addresses.
 var longest = []netip.Addr{netip.MustParseAddr("255.255.255.254"), netip.MustParseAddr("fd12:3456:789a:bcde:1234:5678:9abc:def0")}
 
-// lengthy is a host all of whose names and addresses are as long as they get.
+// lengthy is a host with names and addresses of the greatest length.
 type lengthy struct{ hostnet.Kernel }
 
 func (lengthy) Host() string {

@@ -11,8 +11,8 @@ type entry struct {
 	class overlap.Class
 	kind  wire.Collective // with bytes, the book that it is in
 	bytes int             // of a shard, or of what a root has
-	own   int             // bytes that this rank gives to it, or gets of it
-	begun bool            // the end of what it follows begins it
+	own   int             // bytes that this rank contributes, or receives as its result
+	begun bool            // summed counts its beginning, when the step before it ends
 }
 
 // admit says why no operation may begin. g.posting is held.
@@ -37,8 +37,8 @@ func (g *Group) book(e *entry, w *engine.Work) {
 	g.counters.bytes[e.class].Add(uint64(e.own))
 }
 
-// post has a lane of the column take an operation that is one step of it. submit hands it over, and has ended called
-// at its end, which calls done if that is not nil. g.posting is held.
+// post has a lane of the column take an operation that is one step. submit hands the operation to the lane and has
+// ended called at its end; ended then calls done, if that is not nil. g.posting is held.
 func (g *Group) post(e entry, done func(), submit func(ended func()) (*engine.Work, error)) (*Work, error) {
 	if err := g.admit(); err != nil {
 		return nil, err
@@ -62,8 +62,8 @@ func (g *Group) post(e entry, done func(), submit func(ended func()) (*engine.Wo
 // leastCalls is how many calls alike there is room for, of however many steps they are.
 const leastCalls = 4
 
-// full reports whether a class has no room for so many steps. A call is admitted as a whole: one that was refused when
-// others have posted their part of it could not be called again.
+// full reports whether a class has no room for so many steps. A call is admitted as a whole: if it were refused after
+// others have posted their part, it could not be called again.
 func (g *Group) full(c overlap.Class, s steps) bool {
 	needs := [...]int{s.across, s.within}
 	for i, l := range g.levels {

@@ -38,8 +38,8 @@ func PathOf(err error) (from, to int, ok bool) {
 	return fault.From, fault.Rank, true
 }
 
-// RankOf returns the rank that an error is about: the one that died, left, did not come, or
-// whose place another process has.
+// RankOf returns the rank that an error is about: it died, left or did not come, or another process
+// has its place.
 func RankOf(err error) (rank int, ok bool) {
 	var fault *Fault
 	var absent *absentError

@@ -33,7 +33,7 @@ func TestMismatchOf(t *testing.T) {
 	require.False(t, ok)
 }
 
-// TestPathOf: from which rank to which one data do not pass, whatever the text names.
+// TestPathOf: PathOf names the two ranks of the broken path, even if the text names others.
 func TestPathOf(t *testing.T) {
 	g := &Group{agreed: &team.Plan{Rank: 3, Addrs: []netip.AddrPort{netip.MustParseAddrPort("10.0.0.1:1")}}}
 	from, to, ok := PathOf(fmt.Errorf("rank 7 of 20 cannot join: %w",

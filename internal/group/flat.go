@@ -50,7 +50,7 @@ func (f flat) barrier() (*Work, error) {
 	return f.postGather(engine.GatherOp{Op: multicast.Op{Collective: wire.Barrier}, Send: nonNil(nil)}, 0, piece{})
 }
 
-// postGather posts an operation of which own bytes are this rank's.
+// postGather posts an operation to which this rank contributes own bytes.
 func (f flat) postGather(o engine.GatherOp, own int, p piece) (*Work, error) {
 	counted := entry{class: overlap.Gather, kind: o.Collective, bytes: o.Bytes, own: own, begun: o.After != nil}
 	return f.post(counted, p.done, func(ended func()) (*engine.Work, error) { return f.column.gather.Submit(o, ended) })

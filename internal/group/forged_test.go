@@ -14,9 +14,8 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 )
 
-// TestForgedDatagramsEndNoGroup has somebody on a rank's host, whose datagrams pass every filter,
-// send 10,000 that are well-formed but of other operations than the ranks'. They change nothing,
-// and are counted.
+// TestForgedDatagramsEndNoGroup sends 10,000 well-formed datagrams of other operations than the
+// ranks' from a rank's host, past every filter. They change nothing, and are counted.
 func TestForgedDatagramsEndNoGroup(t *testing.T) {
 	const ranks, shard, forgeries = 3, 64, 10_000
 	g := assemble(t, ranks, func(s *config.Settings) { s.Fabric = "udp" })
@@ -55,9 +54,9 @@ func TestForgedDatagramsEndNoGroup(t *testing.T) {
 	each(t, ranks, func(rank int) error { return g[rank].Close() })
 }
 
-// TestForgedChunks has somebody on a rank's host who knows all but the secret, or the checksum of what he sends, forge chunks of the very operations that
-// ranks are in, of the right size and number, and send again whatever ranks have sent. All ranks wait for a late one
-// meanwhile, so that what is forged comes first. It changes nothing.
+// TestForgedChunks forges chunks of the very operations that ranks are in, of the right size and number, and sends
+// again chunks that ranks have sent. The forger is on a rank's host and knows all but the secret, or the checksum of
+// his chunks. All ranks wait for a late one meanwhile, so that the forged chunks come first. They change nothing.
 func TestForgedChunks(t *testing.T) {
 	for name, how := range sealed {
 		t.Run(name, func(t *testing.T) { standsForgeries(t, how) })
@@ -134,7 +133,7 @@ func standsForgeries(t *testing.T, how func(*config.Settings)) {
 	each(t, ranks, func(rank int) error { return g[rank].Close() })
 }
 
-// joined returns a socket that receives what is sent to a group on loopback, and sends from it.
+// joined returns a socket that receives the datagrams of a group on loopback, and sends to it.
 func joined(t *testing.T, group [4]byte, port int) int {
 	t.Helper()
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)

@@ -10,7 +10,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 )
 
-// take returns the Output whose memory recv is, for an Allgather; nil if recv lies elsewhere.
+// take returns the Output that has its memory at recv, for an Allgather; nil if recv lies elsewhere.
 func (o *outputs) take(recv []byte) (*Output, error) {
 	if o == nil || !overlaps(recv, o.ring) {
 		return nil, nil
@@ -49,12 +49,12 @@ func (p *Output) claim() (c claim) {
 }
 
 func (c *claim) String() string {
-	return fmt.Sprintf("result %d of those reserved, %d bytes", binary.BigEndian.Uint64(c[0:]), binary.BigEndian.Uint64(c[8:]))
+	return fmt.Sprintf("reserved result %d, %d bytes", binary.BigEndian.Uint64(c[0:]), binary.BigEndian.Uint64(c[8:]))
 }
 
-// gatherOutput is an Allgather into an Output, of which own is this rank's place. On two levels each column gathers
-// into it; on one, the own shard is all that this rank has to write. Once that is done, the ranks of the host gather
-// their claims: a rank that has them all knows that all of the result is there, and that the others mean the same.
+// gatherOutput is an Allgather into an Output; own is this rank's place there. On two levels each column gathers into
+// it; on one, this rank only has to write its own shard. Once that is done, the ranks of the host gather their claims:
+// a rank that has all of them knows that the whole result is there, and that the others use the same Output.
 // g.posting is held.
 func (g *Group) gatherOutput(send, own, recv []byte, p *Output) (*Work, error) {
 	if !engine.SameMemory(send, own) {

@@ -54,10 +54,10 @@ type Group struct {
 	joinedBy gathering
 	// registers is for the user's memory; nil: nothing is registered.
 	registers fabric.Registers
-	free      func() error                  // what both fabrics share
-	withdraw  func()                        // what it publishes; nil: nothing
+	free      func() error                  // frees the resources that both fabrics share
+	withdraw  func()                        // removes its page for other processes; nil: it has none
 	trace     []*trace.Lane                 // what its lanes did last; none: MCAST_TRACE is off
-	failure   atomic.Pointer[failure]       // what the fault has found
+	failure   atomic.Pointer[failure]       // the fault, and the trace of this process until then
 	unrecord  func()                        // takes it from the traces of this process; nil: it is in none
 	staged    atomic.Pointer[staging.Stage] // operations on device memory; nil: there were none
 
@@ -73,11 +73,11 @@ type Group struct {
 	telling  sync.Mutex                // what this rank says of itself, to those who ask over the mesh
 	released bool                      // there is nothing to say any more; guarded by telling
 	waiting  atomic.Pointer[[]Waiting] // of the monitor
-	lately   Lately                    // likewise
+	lately   Lately                    // which ranks were waited for most of late; the monitor updates it
 	watchers sync.WaitGroup            // goroutines that end with life
-	route    atomic.Pointer[routeInfo] // of Reduce-Scatters
-	waited   [2]overlap.Ledger         // of gather and reduce
-	books    books                     // of which these are
+	route    atomic.Pointer[routeInfo] // how Reduce-Scatters travel
+	waited   [2]overlap.Ledger         // of the gather and the reduce lane: waiting times by phase
+	books    books                     // times of all operations, by kind and size; they share the ledgers of waited
 
 	leaving   bool                                   // this rank posts nothing more; guarded by posting
 	departed  [len(onLane)]atomic.Pointer[departure] // who leaves, having posted least
@@ -93,15 +93,15 @@ func (g *Group) Rank() int { return g.agreed.Rank }
 // Size returns the number of ranks.
 func (g *Group) Size() int { return g.agreed.Size }
 
-// Nodes returns the ranks of each host, where the group works on two levels; else nil. The order in which
-// it then sums is that of reduce.FoldNested.
+// Nodes returns the ranks of each host, where the group works on two levels; else nil. Sums are then made in the order
+// of reduce.FoldNested.
 func (g *Group) Nodes() [][]int { return g.agreed.Nodes }
 
 // Work is an operation in flight.
 type Work struct {
 	*engine.Work
 	lane   *overlap.Lane
-	before []*Work // steps of it, on another lane, that whoever waits drives first
+	before []*Work // earlier steps on another lane, which a wait drives first
 }
 
 // Wait waits until the operation is done and returns its outcome, or until

@@ -11,7 +11,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/verbs"
 )
 
-// posing is the network of a host of that name, whose software devices auto takes for hardware unless it is strict.
+// posing is the network of a host of that name. auto takes its software devices for hardware unless it is strict.
 type posing struct {
 	hostnet.Kernel
 	name         string

@@ -11,7 +11,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/udp"
 )
 
-// managing is a network whose devices' groups librdmacm joins, as it does on InfiniBand.
+// managing is a network of devices that have librdmacm join multicast groups, as on InfiniBand.
 type managing struct{ hostnet.Kernel }
 
 func (managing) Verbs() hostnet.DeviceDatagrams { return managed{} }

@@ -11,7 +11,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/udp"
 )
 
-// boastful is a network whose devices have 16 slots to receive in, and claim to have a thousand.
+// boastful is a network of devices that have 16 slots to receive in, and claim to have a thousand.
 type boastful struct{ hostnet.Kernel }
 
 func (boastful) Verbs() hostnet.DeviceDatagrams { return few{} }

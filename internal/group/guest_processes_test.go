@@ -129,7 +129,7 @@ func kill(t *testing.T, kids []child) {
 	namedByAll(t, kids, victim)
 }
 
-// TestVerbsRankKilled: the others name it, as soon as they do over TCP, whatever devices still try to send it.
+// TestVerbsRankKilled: the others name it as soon as they do over TCP, although devices still try to send to it.
 func TestVerbsRankKilled(t *testing.T) {
 	needDevices(t)
 	const victim = 1

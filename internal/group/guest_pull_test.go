@@ -11,9 +11,10 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/hostnet"
 )
 
-// TestVerbsPull: where links lose 2 % of all packets and buffers are registered, what a rank has lost it reads from the left
-// neighbour's, and nothing is pushed to it; unregistered, all is. Something is pushed to those alone whose device has given up
-// reading, by its own count, since somebody did not run for long: it is tried anew until there was no such device.
+// TestVerbsPull: where links lose 2 % of all packets and buffers are registered, a rank reads lost chunks from the left
+// neighbour's buffer, and nothing is pushed to it; unregistered, all chunks are pushed. A registered rank is pushed
+// chunks only if its device has given up reading, by its own count, because some process did not run for long: the test
+// tries anew until there was no such device.
 func TestVerbsPull(t *testing.T) {
 	needDevices(t)
 	lossy(t, "2%", four...)

@@ -11,8 +11,8 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
-// TestVerbsSealed: every operation gives the right bytes where what devices multicast is sealed, also where some of it is lost and
-// memory is registered. With a secret Reduce-Scatter goes by TCP, and repairs do.
+// TestVerbsSealed: every operation gives the right bytes where devices multicast sealed data, also with losses and with
+// registered memory. With a secret Reduce-Scatter and repairs go by TCP.
 func TestVerbsSealed(t *testing.T) {
 	for name, how := range sealed {
 		t.Run(name, func(t *testing.T) {

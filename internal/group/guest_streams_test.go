@@ -11,7 +11,8 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
-// TestVerbsReduceScatter: what ranks send each other for it goes through their devices, and none of it is refused for want of a buffer.
+// TestVerbsReduceScatter: its data go from rank to rank through the devices, and no send is refused for want of a
+// buffer.
 func TestVerbsReduceScatter(t *testing.T) {
 	g := overDevices(t, []hostnet.Network{nil}, four, nil)
 	const n = 256 << 10

@@ -24,7 +24,7 @@ func needDevices(t *testing.T) {
 	}
 }
 
-// timeout is that of groups in the guest: MCAST_TEST_TIMEOUT where that is even slower than without the race detector.
+// timeout is the time limit of groups in the guest: 30 s, or MCAST_TEST_TIMEOUT, as for the slower race detector.
 func timeout(t *testing.T) time.Duration {
 	t.Helper()
 	text := os.Getenv("MCAST_TEST_TIMEOUT")
@@ -36,8 +36,8 @@ func timeout(t *testing.T) time.Duration {
 	return d
 }
 
-// overDevices joins ranks of this process by RDMA devices, each on its own interface or several on one, over networks
-// of which the first is the first rank's, and so on by turns.
+// overDevices joins ranks of this process by RDMA devices, each on its own interface or several on one. The ranks take
+// the networks by turns, beginning with the first.
 func overDevices(t *testing.T, networks []hostnet.Network, interfaces []string, change func(*config.Settings)) []*Group {
 	t.Helper()
 	needDevices(t)
@@ -68,7 +68,7 @@ func collect(t *testing.T, g []*Group) {
 	each(t, len(g), func(r int) error { return eachOperation(g[r], 1<<20) })
 }
 
-// eachOperation is one rank's part of every collective operation, in three sizes of which most is the largest. It compares every byte.
+// eachOperation is one rank's part of every collective operation, in three sizes up to most. It compares every byte.
 func eachOperation(g *Group, most int) error {
 	p, r := g.Size(), g.Rank()
 	for i, n := range []int{8, 4096, most} {
@@ -103,8 +103,8 @@ func eachOperation(g *Group, most int) error {
 
 var four = []string{"h1", "h2", "h3", "h4"}
 
-// tries bounds how often something is tried that goes otherwise where somebody did not run for long: ranks that do not
-// hear others take what they send from rank to rank for a while.
+// tries bounds how often a test is tried that goes otherwise if some process did not run for long: ranks that do not
+// hear others get their data from rank to rank for a while.
 const tries = 20
 
 // TestVerbs: every byte arrives, and is multicast once.
@@ -129,7 +129,7 @@ func TestVerbs(t *testing.T) {
 	collect(t, g)
 }
 
-// TestVerbsLossy: what is lost comes by repairs.
+// TestVerbsLossy: lost chunks come by repairs.
 func TestVerbsLossy(t *testing.T) {
 	g := overDevices(t, []hostnet.Network{nil}, four, func(s *config.Settings) { s.Loss = 0.02 })
 	collect(t, g)

@@ -44,13 +44,12 @@ type Info struct {
 	// ranks, from and to, between which multicast did not pass, as all ranks found when they joined.
 	Peers   []Peer   `json:"peers"`
 	Unheard [][2]int `json:"unheard"`
-	// Topology is where this host is in the network, as MCAST_TOPOLOGY or Slurm says; may be empty. Ring is
-	// the order of ranks in which what goes from rank to rank does so: all, or with nodes those that the
-	// network joins with this one.
+	// Topology is where this host is in the network, as MCAST_TOPOLOGY or Slurm says; may be empty. Ring is the order of
+	// ranks in which data go from rank to rank: all ranks, or with nodes only the ranks of this one's column.
 	Topology string `json:"topology"`
 	Ring     []int  `json:"ring"`
-	// Nodes is the number of hosts whose ranks work together as nodes; 0: every rank stands alone.
-	// NodesReason says why.
+	// Nodes is the number of hosts if the ranks of each host work together as a node; 0: every rank
+	// stands alone. NodesReason says why.
 	Nodes       int    `json:"nodes"`
 	NodesReason string `json:"nodes_reason"`
 }

@@ -43,7 +43,7 @@ type transports struct {
 	iface     string
 	rails     []string       // further interfaces
 	region    hostnet.Region // of this rank's node; nil: there are no nodes
-	shared    hostnet.Region // region, or that of all ranks; nil: there is none
+	shared    hostnet.Region // region, or the region of all ranks; nil: there is none
 	link      *sending       // nil: nothing leaves the host
 	found     []warning      // while it was opened
 	free      func() error
@@ -57,7 +57,7 @@ func join(ctx context.Context, e *Endpoint, a *team.Plan) (_ *Group, err error) 
 		gone: make(chan struct{}), impatient: make(chan error, 1)}
 	g.books.open(&g.waited)
 	g.life, g.end = context.WithCancelCause(context.Background())
-	joinTime := a.Settings.JoinTimeout + a.Settings.Timeout // ctx, which ends first, says what is over
+	joinTime := a.Settings.JoinTimeout + a.Settings.Timeout // ctx ends first, and its error tells why
 	g.mesh = mesh.New(a.Rank, a.Size, nil, a.Settings.Timeout, joinTime, g.failed, g.left)
 	stop := tellWaits(func(text string) { g.log.Warn(text) }, g.awaited())
 	c, err := g.open(ctx)
@@ -67,7 +67,7 @@ func join(ctx context.Context, e *Endpoint, a *team.Plan) (_ *Group, err error) 
 		var f *Fault
 		own := errors.As(g.mesh.Err(), &f) && f.Rank == a.Rank && (f.Kind == mesh.Local || f.Kind == mesh.Aborted)
 		if f != nil && !own && !unreached(err, f.Rank) {
-			err = f // rather than what it led to
+			err = f // the cause rather than its consequence
 		}
 		g.mesh.Report(cannotJoin(ctx, a.Rank, err))
 		g.end(err)
@@ -132,13 +132,13 @@ func (c *transports) close() error {
 	return err
 }
 
-// reasonPatience is how long a rank that cannot join stays for those that connect to it yet, and
-// listens to those that may know why.
+// reasonPatience is how long a rank that cannot join stays: other ranks may still connect to it,
+// and may know the reason.
 const reasonPatience = time.Second
 
-// connectMesh connects this rank to its neighbours. If it finds a rank dead, those that it has
-// connections with, and those that come within reasonPatience, hear of that rank from it: else they
-// would take this one for dead, which leaves because of the other.
+// connectMesh connects this rank to its neighbours. If it finds a rank dead, it tells all ranks
+// that are connected to it, or connect within reasonPatience. Otherwise they would take this rank
+// for dead when it leaves because of the other.
 func (g *Group) connectMesh(caller context.Context) error {
 	a := g.agreed
 	ctx, stop := context.WithCancelCause(caller)
@@ -155,9 +155,10 @@ func (g *Group) connectMesh(caller context.Context) error {
 	})
 }
 
-// whoIsMissing names a rank where the time to join is over while this one waited for answers: that
-// may have been one of a rank that waits itself. A neighbour that is silent is missing; if there is
-// none, others have the time to say who is: ranks that begin together run out of it together.
+// whoIsMissing names a rank if the time to join is over while this one waited for answers: the
+// answer may have been due from a rank that waits itself. A neighbour that is silent is missing. If
+// there is none, other ranks get the time to name one, because ranks that begin together run out of
+// time together.
 func (g *Group) whoIsMissing(ctx context.Context, err error) error {
 	var absent *absentError
 	if !timedOut(ctx) || errors.As(err, &absent) {

@@ -11,8 +11,9 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/seal"
 )
 
-// TestKeyVector derives a group's key as another implementation has: internal/transport/identity/testdata/vectors.json, whose
-// salt is job, first rank and the ranks' parts of it one after the other.
+// TestKeyVector derives the same key of a group as another implementation, in
+// internal/transport/identity/testdata/vectors.json. The salt there is the job, the first rank and the ranks' key
+// parts, in this order.
 func TestKeyVector(t *testing.T) {
 	id, err := identity.New("0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef")
 	require.NoError(t, err)

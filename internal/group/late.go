@@ -12,8 +12,8 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/trace"
 )
 
-// A rank may be as late as it likes, so that is no fault; whoever looks for one wants to know which rank it
-// is, before anything runs out of time.
+// A rank may be as late as it likes: that is no fault. But a user who looks for the cause of a delay wants to know
+// which rank is late before anything runs out of time.
 
 // longWait is for how long an operation does not move before that is said. It is said again each time that
 // the wait has doubled.
@@ -42,7 +42,7 @@ type Waiting struct {
 	Operation string        `json:"operation"` // and its number
 	Ranks     []int         `json:"ranks"`     // whom it waits for; none: nobody that this rank can name
 	Others    int           `json:"others"`    // ... and how many more, on a page
-	Why       string        `json:"why"`       // what is missing
+	Why       string        `json:"why"`       // the missing part of the operation
 	For       time.Duration `json:"for_ns"`
 }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/team"
 )
 
-// script is a lane of which each beat has an operation that has not moved for so long; negative: none is in flight.
+// script is a lane for the monitor. Its operation has not moved for idle; negative: none is in flight.
 type script struct {
 	idle time.Duration
 	seq  uint32
@@ -31,7 +31,7 @@ func (s *script) Waiting() *engine.Waiting {
 	return &engine.Waiting{Seq: s.seq, What: collective.Textf("broadcast of 8 bytes from rank %d, number 5", collective.Place(1)), Ranks: []int{0}, Why: "it has not begun there", Idle: s.idle}
 }
 
-// said runs a monitor over lanes for some beats and returns what it has logged.
+// said runs a monitor over lanes for some beats and returns the lines that it has logged.
 func said(beats int, step func(beat int), lanes ...wait) []string {
 	var log bytes.Buffer
 	m := watcher()
@@ -80,7 +80,7 @@ func TestNoWaitIsSaidTwice(t *testing.T) {
 	}
 }
 
-// TestAnswersOfLongAgoAreNoWaits: a lane is asked while something is in flight, and what it was asked before does not count.
+// TestAnswersOfLongAgoAreNoWaits: a lane is asked while something is in flight, and earlier answers do not count.
 func TestAnswersOfLongAgoAreNoWaits(t *testing.T) {
 	s := &script{}
 	require.Equal(t, []string{""}, said(40, func(beat int) {

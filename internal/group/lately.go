@@ -6,26 +6,25 @@ import (
 	"sync"
 )
 
-// mostAwaited bounds the ranks of which a page says what they were waited for, by each of two measures: a page of a
-// thousand ranks would say little of most of them.
+// mostAwaited bounds the ranks listed on a page, by each of two measures (waits and repairs): a page of a thousand
+// ranks would say little about most of them.
 const mostAwaited = 32
 
-// remains is how much of what a rank was waited for counts a second later, for whether it is among the most awaited. After half
-// a minute it is a third: who was slow yesterday makes room for who is slow now.
+// remains is the share of a rank's waits that still counts a second later, when the most awaited ranks are chosen.
+// After 36 seconds a third is left: a rank that was slow yesterday makes room for one that is slow now.
 const remains = 0.97
 
-// Lately knows which ranks were waited for most of late. What a rank is published of is what it was waited for since
-// Join, as of all that grows; but those who ask for it twice, and compare, must find in both answers the ranks that were
-// waited for meanwhile.
+// Lately knows which ranks were waited for most of late. A page shows how long a rank was waited for since Join, like
+// all counters. But a reader who compares two pages must find the ranks that were waited for meanwhile on both of them.
 type Lately struct {
 	mu             sync.Mutex
 	waits, repairs fading // by rank
 }
 
-// fading is sums of which what was long ago counts less.
+// fading holds a sum for each rank, in which old waits count less.
 type fading struct{ was, sum []float64 }
 
-// at returns the sum of a rank, of which all there ever was is now.
+// at returns the sum of a rank; now is its total since Join, in which nothing has faded.
 func (f *fading) at(rank int, now float64) float64 {
 	if rank >= len(f.was) {
 		return now
@@ -52,8 +51,8 @@ func (l *Lately) Pass(all []Awaited) {
 	}
 }
 
-// Most returns the ranks that were waited for most of late, those of which most was repaired, and a rank itself, in
-// ascending order; and how many others were waited for. It changes all.
+// Most returns, in ascending order, the rank self, the ranks that were waited for most of late, and the ranks with the
+// most repairs; and how many others were waited for. It reorders all.
 func (l *Lately) Most(self int, all []Awaited) (some []Awaited, others int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -39,7 +39,7 @@ func TestLately(t *testing.T) {
 	require.Equal(t, ranks-len(numbers), others)
 	require.Subset(t, numbers, []int{0, mostAwaited - 1, self, 439, 408})
 
-	for range 600 { // ten minutes, in which 7 of those that were not slow are
+	for range 600 { // ten minutes in which 7 other ranks are slow
 		for r := 200; r < 207; r++ {
 			all[r].Input += time.Second / 4
 		}
@@ -66,8 +66,8 @@ func TestFew(t *testing.T) {
 	require.Zero(t, others)
 }
 
-// TestSmallPage: a hundred pages of groups of 512 ranks, all of which are waited for, have room in what a reader takes
-// of a process (internal/live: 8 MiB), whatever they have counted.
+// TestSmallPage: a hundred pages of groups of 512 ranks with the largest counts, and every rank waited for, fit into
+// the space that a reader allows a process (internal/live: 8 MiB).
 func TestSmallPage(t *testing.T) {
 	const (
 		ranks, most = 512, 64 << 10

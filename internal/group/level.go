@@ -27,7 +27,7 @@ func newLevel(m *team.Members, gather *engine.Gather, reduce *engine.Reduce) *le
 	}}
 }
 
-// newNode makes the level of the ranks of this host over the region. It has no class: that of the column paces it
+// newNode makes the level of the ranks of this host over the region. It has no class: the column's class paces it
 // (decision 0046).
 func (g *Group) newNode(r hostnet.Region) *level {
 	a, fabric := g.agreed, r.Gather()
@@ -51,7 +51,7 @@ func (g *Group) newNode(r hostnet.Region) *level {
 	return newLevel(&a.Node, gather, reduce)
 }
 
-// last is the level of the ranks of this host, if there is one, else that of all. Allgathers end there.
+// last is the level of the ranks of this host, if there is one, else the level of all ranks. Allgathers end there.
 func (g *Group) last() *level { return g.levels[len(g.levels)-1] }
 
 // inFlight returns how many operations of a class were posted and are not done.
@@ -75,7 +75,7 @@ func (l *level) help() {
 	}
 }
 
-// stop ends the agents, and what is still in flight.
+// stop ends the agents, and the operations in flight.
 func (l *level) stop() {
 	for _, lane := range l.lanes {
 		lane.Close()

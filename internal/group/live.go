@@ -11,7 +11,7 @@ import (
 
 // Live is what a rank publishes of a group, see internal/live.
 type Live struct {
-	Group string `json:"group"` // alike on all its ranks, and that of no other
+	Group string `json:"group"` // the same on all its ranks; no other group has it
 	// Info is without what grows with the ranks.
 	Info     Info              `json:"info"`
 	Counters map[string]uint64 `json:"counters"` // by name: docs/reference/counters.md
@@ -20,8 +20,9 @@ type Live struct {
 	ReduceInFlight int       `json:"reduce_in_flight"`
 	Waiting        []Waiting `json:"waiting"` // what has not moved for a second or more
 	Times          []Times   `json:"times"`
-	// Awaited is the own rank, whose is its sending, and others, ascending: those that were waited for most of late, or
-	// of whose chunks most came by repair, mostAwaited of each. AwaitedOthers is how many more were waited for.
+	// Awaited is this rank, for the waits of its own sending, and others, ascending: the mostAwaited ranks that were
+	// waited for most of late, and the mostAwaited ranks with the most repaired chunks. AwaitedOthers is how many more
+	// were waited for.
 	Awaited       []Awaited `json:"awaited"`
 	AwaitedOthers int       `json:"awaited_others"`
 	Failed        string    `json:"failed,omitempty"` // why all operations end

@@ -66,7 +66,7 @@ func TestLive(t *testing.T) {
 	each(t, p, func(r int) error { return unseen[r].Close() })
 }
 
-// TestPlaceThatCannotBeHad: somebody who has named it hears of it.
+// TestPlaceThatCannotBeHad: a user who has named the place is told.
 func TestPlaceThatCannotBeHad(t *testing.T) {
 	g := world(t, 2, func(s *config.Settings) { s.Metrics = "off" })
 	var said strings.Builder

@@ -20,7 +20,7 @@ import (
 )
 
 // lobby is where a rank receives the connections of its peers until they are asked for. It answers
-// each greeting, so that whoever connects knows that this rank has the connection. What does not
+// each greeting, to tell the peer that this rank has the connection. A connection that does not
 // open with the right greeting is closed and forgotten.
 type lobby struct {
 	network  hostnet.Network
@@ -28,7 +28,7 @@ type lobby struct {
 	identity *identity.Identity
 	listener net.Listener
 	key      uint64
-	seals    seals // of what is no connection; they count, and so are as old as this
+	seals    seals // for datagrams and probes; their counters must last as long as the lobby
 
 	mu      sync.Mutex
 	waiting map[caller]net.Conn
@@ -51,8 +51,8 @@ type caller struct {
 	job     uint64
 }
 
-// newLobby listens at all addresses, of IPv4 and IPv6: at which of them the others come is known only
-// when all have met. asked says that this rank names an interface.
+// newLobby listens at all addresses, of IPv4 and IPv6: the addresses that the others use are known only when all have
+// met. asked says that this rank names an interface.
 func newLobby(n hostnet.Network, asked bool, log *slog.Logger, id *identity.Identity) (*lobby, error) {
 	listen := func() (net.Listener, error) { return n.Listen(context.Background(), "tcp", ":0") }
 	if b, has := n.(hostnet.Binder); has && asked {
@@ -152,8 +152,8 @@ func (l *lobby) closeIfComplete() {
 	}
 }
 
-// take returns the connection that one of these has opened, or will, and whose it is. An error names
-// the lowest rank.
+// take returns the connection that one of these callers has opened, or will open, and the caller. An error names the
+// lowest rank.
 func (l *lobby) take(ctx context.Context, callers map[caller]bool) (caller, net.Conn, error) {
 	for {
 		who, c, changed := l.first(callers)

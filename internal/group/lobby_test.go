@@ -29,7 +29,7 @@ func openLobby(t *testing.T) *lobby {
 	return l
 }
 
-// callersPlan is that of rank 0, which connects to rank 1 in a lobby.
+// callersPlan is the plan of rank 0, which connects to rank 1 in a lobby.
 func callersPlan(l *lobby) *team.Plan {
 	at := netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), uint16(l.port()))
 	return &team.Plan{Size: 2, Job: 5, Keys: []uint64{0, l.key}, Addrs: []netip.AddrPort{{}, at}, Settings: config.Default()}

@@ -36,11 +36,11 @@ func (g *Group) logJoined(took time.Duration) {
 		g.log.Info("MCAST_ENCRYPT=1 has nothing to encrypt: ranks talk by shared memory, which is not encrypted (SECURITY.md)")
 	}
 	if !g.agreed.OneHost && g.agreed.Settings.Secret == "" {
-		g.log.Info("whoever is on the network may pass for a rank, since MCAST_SECRET is not set (see `mcast secret`, SECURITY.md)")
+		g.log.Info("anybody on the network may pass for a rank, since MCAST_SECRET is not set (see `mcast secret`, SECURITY.md)")
 	}
 }
 
-// sealed says what is done to what is multicast, so that nobody can read, forge or break it.
+// sealed says how multicast data are protected from being read, forged or damaged.
 func (g *Group) sealed(i *Info) string {
 	switch s := &g.agreed.Settings; {
 	case i.Fabric == "shm":

@@ -13,7 +13,7 @@ const (
 	monitorPause  = time.Second
 	monitorWindow = 10   // samples over which losses are counted
 	tooManyLost   = 0.01 // share of chunks that come by repair
-	fewChunks     = 100  // of which a share says nothing
+	fewChunks     = 100  // the share of fewer chunks says nothing
 )
 
 // sample is what the monitor looks at, once a second.
@@ -30,7 +30,7 @@ type sample struct {
 	mtu, chunk int
 }
 
-// monitor watches a group for what is no fault but makes it slow, and says so.
+// monitor watches a group for problems that make it slow but are no fault, and reports them.
 type monitor struct {
 	*Group
 	samples []sample      // of the last seconds, oldest first
@@ -87,7 +87,7 @@ func (m *monitor) look(s sample) {
 			"let UDP to the group pass (nft list ruleset, iptables -L OUTPUT)", m.agreed.Rank))
 	}
 	if s.offline > 0 {
-		m.warn("interface unusable", fmt.Sprintf("%s of rank %d was down, or without its address or route, for a while; what was not sent comes by repair", iface, m.agreed.Rank))
+		m.warn("interface unusable", fmt.Sprintf("%s of rank %d was down, or without its address or route, for a while; unsent data come by repair", iface, m.agreed.Rank))
 	}
 	if s.tooLarge > 0 {
 		m.warn("datagrams too large", fmt.Sprintf("the MTU of %s of rank %d is %d now, too small for chunks of %d bytes: its multicast comes by repair, slowly; "+
@@ -149,7 +149,7 @@ func share(from, to *sample) float64 {
 	return float64(repairs) / float64(repairs+chunks)
 }
 
-// worstRoot returns the root of which most chunks were repaired, and their share of all.
+// worstRoot returns the root with the most repaired chunks, and its share of all repairs.
 func worstRoot(from, to *sample) (root int, of float64) {
 	var most, all uint64
 	for r := range to.repairsOf {

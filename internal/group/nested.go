@@ -53,7 +53,7 @@ func (n *nested) stepsOfAllreduce(segments []segment, size int) (gather, reduce 
 	return gather, reduce
 }
 
-// tally counts operations that are done as their callers see them, whatever steps they were made of.
+// tally counts finished operations as their callers see them, not the steps of an operation.
 type tally struct{ gather, switched, direct atomic.Uint64 }
 
 // add counts one. A reduction went through the switch if all of its steps across the network did.
@@ -84,7 +84,7 @@ func (n *nested) count(s sources) sources {
 type composed struct {
 	*nested
 	entry  entry
-	call   wire.Call // of which all steps are
+	call   wire.Call // the call that all steps belong to
 	joint  *engine.Joint
 	left   int // steps not posted yet
 	works  []*engine.Work
@@ -94,15 +94,15 @@ type composed struct {
 	err    error   // why not all of them were posted
 }
 
-// outline says what is to be composed.
+// outline describes an operation to be composed.
 type outline struct {
 	class overlap.Class
-	call  wire.Call // that was made, but for its number
-	own   int       // bytes that this rank gives to it, or gets of it
+	call  wire.Call // the caller's; compose adds its number
+	own   int       // bytes that this rank contributes, or receives as its result
 	steps steps
 	piece piece
-	// finish, if not nil, is called when all steps are done, with what they have ended with, and returns what the
-	// whole does. piece.done is called after that.
+	// finish, if not nil, is called when all steps are done, with their error, and returns the error of the whole
+	// operation. piece.done is called after that.
 	finish func(error) error
 }
 
@@ -138,7 +138,7 @@ func (n *nested) compose(o outline) (*composed, error) {
 	return c, nil
 }
 
-// onSuccess is what is done at the end of an operation that has ended well.
+// onSuccess returns a finish that calls do if the operation has ended well.
 func onSuccess(do func()) func(error) error {
 	return func(err error) error {
 		if err == nil {
@@ -261,7 +261,8 @@ func last(steps []*engine.Work) *engine.Work {
 	return steps[len(steps)-1]
 }
 
-// allOf is done once all of some steps are, in whatever order they end; nil if they were refused.
+// allOf returns a piece of work that is done once all of the steps are, in any order; nil if there are no steps,
+// because they were refused.
 func allOf(steps []*engine.Work) *engine.Work {
 	if len(steps) == 0 {
 		return nil

@@ -32,7 +32,7 @@ func layOutOn(rank int, each ...int) *team.Plan {
 	return a
 }
 
-// undriven is a rank of a group with nodes whose lanes nobody drives: what is posted stays in them.
+// undriven is a rank of a group with nodes. Nobody drives its lanes, so posted operations stay in them.
 func undriven(t *testing.T, a *team.Plan) *nested {
 	on := func(m *team.Members) *level {
 		gather := engine.NewGather(engine.GatherConfig{Core: multicast.Config{Rank: m.Own, Size: m.Size(), Chunk: 4096, Window: 16, Chains: 1, Subgroups: 1}})

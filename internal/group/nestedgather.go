@@ -37,7 +37,7 @@ func (n *nested) allgather(send, own, recv []byte, p piece) (*Work, error) {
 	return c.work(len(segments)), nil
 }
 
-// allgatherInto has each column gather into the Output. Ranks in no column have others send what they wrote there.
+// allgatherInto has each column gather into the Output. A rank in no column writes its shard there for another to send.
 func (n *nested) allgatherInto(own, recv []byte, claims engine.GatherOp, finish func(error) error) (*Work, error) {
 	a, shard := n.agreed, len(own)
 	segments := a.GatherGrain(false).Cut(shard, 1)
@@ -103,10 +103,10 @@ func (n *nested) surplusOfColumn(segments []team.Stretch, own, recv []byte, afte
 	return ops
 }
 
-// spread returns the steps that bring the shards of other hosts from the ranks of this one that have
-// them from their columns to all of it, in recv. Where all ranks of a host are in columns, such a step is an
-// Allgather of what their columns have gathered of one host, else a Broadcast of a shard. rows and surplus are the steps of
-// this rank's column that bring what it has of them, as rowsOfColumn and surplusOfColumn say.
+// spread returns the steps that bring the shards of other hosts to all ranks of this host, in recv. They come from the
+// ranks of this host that have them from their columns. Where all ranks of a host are in columns, such a step is an
+// Allgather of the shards that their columns have gathered from one host, else a Broadcast of a shard. rows and surplus
+// are the steps of this rank's column that bring it these shards, see rowsOfColumn and surplusOfColumn.
 func (n *nested) spread(segments []team.Stretch, own, recv []byte, rows, surplus []*engine.Work) (ops []engine.GatherOp) {
 	a := n.agreed
 	shard := func(rank int) []byte { return recv[rank*len(own):][:len(own)] }
@@ -140,8 +140,8 @@ func (n *nested) spread(segments []team.Stretch, own, recv []byte, rows, surplus
 	return ops
 }
 
-// partOf is a step of an Allgather in which some ranks gather a stretch of their shards, of which send is
-// this one's, to where they belong in recv.
+// partOf is a step of an Allgather in which some ranks gather a stretch of their shards, to its place in recv. send is
+// this rank's whole shard.
 func partOf(s team.Stretch, ranks []int, send, recv []byte, after *engine.Work) engine.GatherOp {
 	n := len(send)
 	return engine.GatherOp{
@@ -159,8 +159,8 @@ func copyOf(part []byte, root int, sends bool, after *engine.Work) engine.Gather
 	return o
 }
 
-// broadcast is a Broadcast on two levels: over the root's column, and from there in each node. If the
-// root is in no column, that of its host comes first, and brings it to the rank that stands for it.
+// broadcast is a Broadcast on two levels: over the root's column, and from there in each node. If the root is in no
+// column, a Broadcast on its host comes first, and reaches the rank that stands for it.
 func (n *nested) broadcast(buf []byte, root int) (*Work, error) {
 	a := n.agreed
 	host, place := a.Where(root)

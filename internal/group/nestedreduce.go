@@ -70,9 +70,9 @@ func callOf(c wire.Collective, o collective.Op, bytes, root int) wire.Call {
 	return call
 }
 
-// reduceScatter is a Reduce-Scatter on two levels: each node sums what it has for the owners of
-// every column, and each column what its nodes have. What is for a rank in no column goes
-// to the one that stands for it, and from there over memory.
+// reduceScatter is a Reduce-Scatter on two levels: each node sums its ranks' input for the owners
+// of every column, and each column sums the results of its nodes. The result for a rank in no
+// column goes to the rank that stands for it, and from there over memory.
 func (n *nested) reduceScatter(send, recv []byte, o collective.Op, p piece) (rest func() *Work, err error) {
 	a, bytes, size := n.agreed, len(recv), o.Type.Size()
 	segments := a.ReduceGrain(p.segment).Cut(bytes, size)
@@ -136,8 +136,8 @@ func (n *nested) sumsOfNode(o collective.Op, shard func(rank int) []byte, sums *
 	return ops
 }
 
-// sumsOfColumn are the steps that sum what the nodes have. What is for ranks of this host that are in no column
-// takes the place of what this node had for them.
+// sumsOfColumn are the steps that add up the sums of the nodes. Results for ranks of this host that are in no column
+// replace this node's own sums for them.
 func (n *nested) sumsOfColumn(o collective.Op, sums *nodeSums, recv []byte, after *engine.Work) []engine.ReduceOp {
 	a := n.agreed
 	shard := func(host int) []byte { return sums.rows(host, host+1) }
@@ -160,8 +160,8 @@ func reduction(o collective.Op, root int, send, recv []byte, after *engine.Work)
 	return engine.ReduceOp{Op: direct.Op{Op: o, Send: send, Recv: recv}, After: after}
 }
 
-// handOn brings results of a segment to ranks of this host that are in no column. sums are those that this rank's
-// column has read, which have the results now; nil: it is in none, and gets its own in recv.
+// handOn brings results of a segment to ranks of this host that are in no column. sums is the memory that this rank's
+// column has read and that holds the results now; nil: this rank is in no column, and gets its own result in recv.
 func (c *composed) handOn(o collective.Op, to []team.Surplus, sums *nodeSums, recv []byte) {
 	a, gives := c.agreed, false
 	var ops []engine.ReduceOp

@@ -11,7 +11,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/hostnet"
 )
 
-// otherNetwork is the kernel's, and notes what is listened at by now.
+// otherNetwork is the kernel's network, and notes the addresses at which somebody listens.
 type otherNetwork struct {
 	hostnet.Kernel
 	listened chan string

@@ -18,7 +18,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
-// onPath is a network on whose TCP connections somebody sits: he keeps what passes, and changes what he is told to.
+// onPath is a network with somebody on its TCP connections: he keeps the bytes that pass, and changes them if told to.
 type onPath struct {
 	hostnet.Kernel
 	mu      sync.Mutex
@@ -70,7 +70,7 @@ func (n *onPath) pass(from, to net.Conn) {
 			break
 		}
 	}
-	// As the kernel does: what is over at one end is over at the other.
+	// As the kernel does: an end of stream on one side becomes one on the other.
 	_ = to.(*net.TCPConn).CloseWrite()
 	_, _ = io.Copy(io.Discard, from)
 }
@@ -87,8 +87,8 @@ func (n *onPath) contains(b []byte) bool {
 	return false
 }
 
-// Whoever sits on the path of ranks without a secret reads their gradients, and changes sums unseen. With one he reads
-// nothing, and what he changes ends the group.
+// TestOnThePath: somebody on the path of ranks without a secret reads their gradients, and changes sums unseen. With
+// one he reads nothing, and a change ends the group.
 func TestOnThePath(t *testing.T) {
 	const p, n = 2, 1 << 20
 	want := make([]byte, p*n)

@@ -74,7 +74,7 @@ func prepare(ctx context.Context, l *lobby, a *team.Plan, by hostnet.Datagrams) 
 	return o, prober, nil
 }
 
-// openProbed opens the fabric over paths of which it is known what they carry.
+// openProbed opens the fabric over paths that were probed.
 func openProbed(ctx context.Context, l *lobby, a *team.Plan, by hostnet.Datagrams, o *udp.Options, paths *probed) (*transports, error) {
 	paths.snooping = snooping(o)
 	if _, real := l.network.(hostnet.Binder); real && len(paths.deaf) > 0 {
@@ -157,8 +157,8 @@ func udpOptions(a *team.Plan, n hostnet.Network) (udp.Options, error) {
 	return o, err
 }
 
-// narrowToColumn leaves of options for all ranks, with which paths were probed, what is this rank's
-// column's.
+// narrowToColumn cuts the options for all ranks, with which the paths were probed, down to this
+// rank's column.
 func narrowToColumn(a *team.Plan, o *udp.Options) {
 	if !a.TwoLevel() {
 		return
@@ -182,7 +182,7 @@ func packetFor(o *udp.Options) int {
 	return min(o.Narrowest().MTU, udp.MaxPacket)
 }
 
-// fitToPaths fits the sizes of chunks and TCP segments to what the paths carry, and returns what is to be said of it.
+// fitToPaths fits the sizes of chunks and TCP segments to the paths, and returns warnings about that.
 func fitToPaths(a *team.Plan, o *udp.Options, paths *probed) (found []warning, err error) {
 	mtu := o.Narrowest().MTU
 	if paths.packet < paths.full {
@@ -210,8 +210,8 @@ func fitToPaths(a *team.Plan, o *udp.Options, paths *probed) (found []warning, e
 }
 
 // openStreams connects this rank to the others of its column for Reduce-Scatter, and opens streams over the
-// connections. It waits for those that have not come to theirs as long as ctx, the life of the group, lasts: the mesh
-// says who is dead.
+// connections. It waits for ranks that have not connected yet until ctx, the life of the group, ends: the mesh finds
+// the dead ones.
 func openStreams(
 	ctx context.Context, l *lobby, a *team.Plan, open func(*tcp.Options, map[int]net.Conn) (fabric.Streams, error),
 ) (fabric.Streams, error) {

@@ -30,7 +30,7 @@ type outputs struct {
 	mu     sync.Mutex
 	placer team.Placer
 	held   map[uint64]*Output // by number
-	ready  map[int]*Output    // those of held whose memory was handed out, by where they begin
+	ready  map[int]*Output    // handed-out places, by the offset at which they begin
 	early  map[uint64]bool    // released while an older one is held
 	closed bool
 
@@ -86,10 +86,9 @@ type Output struct {
 	released bool
 }
 
-// Reserve returns a place for the result of an Allgather of shards of so many bytes, or nil where ranks
-// share no memory for it, or it is too large for that. All ranks of the group reserve the same in the
-// same order, and gather into what they reserved as they do into memory of their own: all of them,
-// or none.
+// Reserve returns a place for the result of an Allgather of shards of so many bytes, or nil where ranks share no memory
+// for it, or too little. All ranks of the group reserve the same in the same order, and either all of them or none
+// gather into the reserved place. They do so as they gather into memory of their own.
 func (g *Group) Reserve(shard int) *Output {
 	o := g.outputs
 	if o == nil || shard < 1 || shard > len(o.ring)/g.agreed.Size {
@@ -132,9 +131,9 @@ func (p *Output) Wait(deadline time.Time) ([]byte, error) {
 	}
 }
 
-// look reports whether a place is free, else who holds it; -1: nobody will use it. A rank whose own
-// program holds what it waits for declines this place and all later ones. It does so before it says that it
-// has released what was there, so that whoever has seen the second sees the first.
+// look reports whether a place is free, else which rank holds it; -1: nobody will use it. If this rank's own program
+// holds the memory that it waits for, the rank declines this place and all later ones. It declines before it releases
+// the older result, so that a rank that has seen the release sees the refusal.
 func (p *Output) look() (free bool, holder int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -171,8 +170,8 @@ func (p *Output) stuck() bool {
 	return false
 }
 
-// Release gives a place back; what is in flight there goes on first. The memory must not be used
-// any more.
+// Release gives a place back; an operation in flight there goes on first. The memory must not be
+// used any more.
 func (p *Output) Release() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -212,7 +211,7 @@ func (o *outputs) close() error {
 	return o.unmap()
 }
 
-// unmap gives the memory back if nobody has some of it. mu is held.
+// unmap gives the memory back if the outputs are closed and no place is held. mu is held.
 func (o *outputs) unmap() error {
 	if !o.closed || len(o.held) > 0 {
 		return nil

@@ -92,8 +92,8 @@ func TestOutputs(t *testing.T) {
 	}
 }
 
-// TestOutputsWait: a place is handed out once the slowest rank has let go of what was there, whatever the
-// others have done, and who waits longer than it wants to hears whom it waits for.
+// TestOutputsWait: a place is handed out only once the slowest rank has released the older result there, and a rank
+// that waits longer than it wants to is told which rank it waits for.
 func TestOutputsWait(t *testing.T) {
 	const p, n = 3, 64 << 10
 	g := world(t, p, ring(2*p*n))
@@ -120,8 +120,9 @@ func TestOutputsWait(t *testing.T) {
 	require.EqualValues(t, 1, places[1][0].own().released.Load())
 }
 
-// TestOutputsDeclined: where one rank's program itself holds what it waits for, no rank waits, and
-// results lie in each rank's own memory from then on, though the place becomes free.
+// TestOutputsDeclined: if one rank's program itself holds the memory that the rank waits for, no
+// rank waits, and results lie in each rank's own memory from then on, though the place becomes
+// free.
 func TestOutputsDeclined(t *testing.T) {
 	const p, n = 3, 64 << 10
 	g := world(t, p, ring(2*p*n))
@@ -186,8 +187,8 @@ func TestOutputsWrongly(t *testing.T) {
 	})
 }
 
-// TestOutputsMismatch: ranks that have not reserved the same, or of which one gathers into memory of its
-// own, hear of it, all of them.
+// TestOutputsMismatch: if ranks reserve differently, or one of them gathers into memory of its own, all ranks get an
+// error.
 func TestOutputsMismatch(t *testing.T) {
 	const n = 1000
 	for name, differ := range map[string]func(g *Group) []byte{
@@ -250,7 +251,7 @@ func TestOutputsOfTheDead(t *testing.T) {
 	_ = g[0].Close()
 }
 
-// TestOutputsOutliveTheirGroup: a program may read a result until it lets go of it.
+// TestOutputsOutliveTheirGroup: a program may read a result until its Release.
 func TestOutputsOutliveTheirGroup(t *testing.T) {
 	const n = 1000
 	g := assemble(t, 2, ring(256<<10))

@@ -11,9 +11,10 @@ import (
 )
 
 // NCCL cuts an Allgather or Reduce-Scatter into parts, which it calls windows, without regard to
-// ranks, and has several in flight. One that is everything is the operation itself. Of any other,
-// what lies in the slot of one rank is a Broadcast from that rank, or a Reduce to it; those that
-// straddle slots are several of these, posted together. A part of length 0 is done at once.
+// ranks, and has several in flight. A part that covers everything is the operation itself. In any
+// other part, the bytes in the slot of one rank are a Broadcast from that rank, or a Reduce to it;
+// a part that straddles slots is several of these, posted together. A part of length 0 is done at
+// once.
 
 // part is bytes [offset, offset+len(buf)) of the P shards of an Allgather's
 // result or a Reduce-Scatter's input.
@@ -29,7 +30,7 @@ func (p *part) in(rank int) []byte {
 	return p.buf[from:to:to]
 }
 
-// ranks returns in whose slots something of the part lies: from first up to end.
+// ranks returns the ranks with slots that the part touches: from first up to end.
 func (p *part) ranks() (first, end int) {
 	if len(p.buf) == 0 {
 		return 0, 0
@@ -40,12 +41,12 @@ func (p *part) ranks() (first, end int) {
 // whole reports whether there is nothing outside the part.
 func (p *part) whole(ranks int) bool { return len(p.buf) == p.shard*ranks }
 
-// check reports what is wrong with a part, and with the buffer, called name, that
-// is for this rank's share of it. Everything must be in elements of a size.
+// check returns an error if a part is wrong, or the buffer for this rank's share. The error calls
+// that buffer name. Lengths and the offset must be multiples of an element's size.
 func (p *part) check(g *Group, call, name string, buf []byte, size int) error {
 	switch ranks := g.agreed.Size; {
 	case g.agreed.TwoLevel():
-		return argument("%s: not with nodes; join with MCAST_NODES=off", call)
+		return argument("%s: not where the ranks of a host work together; join with MCAST_NODES=off", call)
 	case p.shard < 0 || p.shard > maxShard:
 		return argument("%s: shard of %d bytes; allowed are 0 to %d", call, p.shard, maxShard)
 	case p.offset < 0 || p.offset > p.shard*ranks-len(p.buf):
@@ -60,7 +61,7 @@ func (p *part) check(g *Group, call, name string, buf []byte, size int) error {
 	case len(buf) != len(own):
 		return argument("%s: %s has %d bytes; of this rank's shard %d bytes lie in the window", call, name, len(buf), len(own))
 	case overlaps(buf, p.buf) && !engine.SameMemory(buf, own):
-		return argument("%s: %s overlaps the window without being this rank's part of it", call, name)
+		return argument("%s: %s overlaps the window; want another buffer, or this rank's own part of the window", call, name)
 	}
 	return nil
 }
@@ -68,10 +69,9 @@ func (p *part) check(g *Group, call, name string, buf []byte, size int) error {
 // maxShard is more than memory holds, and the shards of all ranks can be counted.
 const maxShard = 1 << 47
 
-// AllgatherPart is an Allgather of shards of a length, in bytes, of whose result only
-// bytes [offset, offset+len(buf)) are wanted: they get into buf. send is what of
-// this rank's shard lies in there; it may already be in its place there, and is empty if there is none.
-// All ranks give the same shard, offset and length.
+// AllgatherPart is an Allgather of shards of shard bytes that delivers only bytes [offset, offset+len(buf)) of the
+// result, into buf. send is the part of this rank's shard in that range; it may already be in its place in buf, and is
+// empty if the range holds nothing of the shard. All ranks give the same shard, offset and length.
 func (g *Group) AllgatherPart(send, buf []byte, shard, offset int) error {
 	return g.wait(g.startAllgatherPart(send, buf, shard, offset))
 }
@@ -104,10 +104,10 @@ func (g *Group) startAllgatherPart(send, buf []byte, shard, offset int) (*Work, 
 	})
 }
 
-// ReduceScatterPart is a Reduce-Scatter of shards of a length, in bytes, of which
-// only bytes [offset, offset+len(buf)) of the input are there. recv takes what of
-// this rank's result lies in there; it may be that piece of buf, and is empty if there is
-// none. All ranks give the same shard, offset and length, which are multiples of an element's size.
+// ReduceScatterPart is a Reduce-Scatter of shards of shard bytes with only bytes [offset,
+// offset+len(buf)) of the input, in buf. recv takes the part of this rank's result in that range;
+// it may be that piece of buf, and is empty if the range holds nothing of the result. All ranks
+// give the same shard, offset and length, which are multiples of an element's size.
 func (g *Group) ReduceScatterPart(buf, recv []byte, shard, offset int, t reduce.Type, op reduce.Op, factor float64) error {
 	return g.wait(g.startReduceScatterPart(buf, recv, shard, offset, t, op, factor))
 }

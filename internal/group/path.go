@@ -35,8 +35,8 @@ func (g *Group) cannotConnect(absent *absentError) *Fault {
 		"rank %d cannot connect to rank %d, though it answers: %v", g.agreed.Rank, absent.rank, absent.err)}
 }
 
-// stalled is the fault of a connection to a rank that stalls, and says what that means to whoever has to mend it. The mesh
-// has found no rank dead, so it is the path that does not carry what it should.
+// stalled is the fault of a connection to a rank that stalls, with a text for the people who have to mend it. The mesh
+// has found no rank dead, so the path is at fault: it does not carry the data.
 func (g *Group) stalled(rank int, e *sys.StallError) *Fault {
 	return &Fault{Kind: Path, From: g.agreed.Rank, Rank: rank, Text: g.stalledText(rank, e)}
 }

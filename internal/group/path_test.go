@@ -207,7 +207,7 @@ func narrowPathIsFoundAtJoin(t *testing.T, family string, headers int) {
 		require.Empty(t, r.Error)
 		require.Equal(t, (1500-headers)/32*32, r.Info.ChunkBytes)
 		require.Len(t, r.Info.Notes, 1)
-		require.Contains(t, r.Info.Notes[0], "packets of 9000 bytes from rank 0 do not reach rank 1, those of 1500 do")
+		require.Contains(t, r.Info.Notes[0], "packets of 9000 bytes from rank 0 do not reach rank 1, packets of 1500 do")
 		require.Contains(t, r.Info.Notes[0], "mtu 1500)")
 	}
 	for _, r := range p.run(t) {
@@ -219,7 +219,7 @@ func TestChunkThatDoesNotPassEndsTheJoin(t *testing.T) {
 	waits(t)
 	p := startPair(t, "4", 2, 8000, systest.Limit, func(h [2]*systest.Namespace) { h[0].DropLarger(t, 1500) })
 	for _, r := range p.reports(t) {
-		require.Contains(t, r.Error, "MCAST_CHUNK=8000 is too large: packets of 8060 bytes from rank 1 do not reach rank 0, those of 1500 do")
+		require.Contains(t, r.Error, "MCAST_CHUNK=8000 is too large: packets of 8060 bytes from rank 1 do not reach rank 0, packets of 1500 do")
 		require.Contains(t, r.Error, "set MCAST_CHUNK to 1440 at most")
 		require.Equal(t, Path, r.Kind)
 		require.Zero(t, r.Rank)

@@ -21,7 +21,7 @@ func TestRanksKnowTheirBuild(t *testing.T) {
 	require.Equal(t, version.Commit(), o.self().Commit)
 }
 
-// TestFabricsThatConnect are those that are opened over a network.
+// TestFabricsThatConnect: exactly the fabrics that are opened over a network connect.
 func TestFabricsThatConnect(t *testing.T) {
 	for _, name := range []string{"shm", "udp", "verbs"} {
 		require.Equal(t, fabrics[name] != nil, (&team.Plan{Fabric: name}).Connects(), name)

@@ -29,10 +29,10 @@ const leastPacket = 576
 // tunnel, Ethernet, and Ethernet in the tunnels of clouds, containers and VPNs.
 var probeSteps = []int{8896, 4096, 1500, 1460, 1450, 1420, 1400, 1280, leastPacket}
 
-// probeWaits is how long each round of probing waits for what is missing; a network without faults
-// takes a round trip. In the first rounds datagrams may merely have been lost. Sizes in between are
-// tried in the last of them, and in those that follow until two in a row have brought nothing: where many ranks
-// share few cores, the queues of who does not run overflow, and a full one still has room for a small packet.
+// probeWaits is how long each round of probing waits for missing packets; a network without faults takes a round trip.
+// In the first rounds datagrams may merely have been lost. Sizes in between are tried in the last of them, and in the
+// following ones until two in a row have brought nothing: where many ranks share few cores, the queue of a rank that
+// does not run overflows, and a full one still has room for a small packet.
 var probeWaits = []time.Duration{20 * time.Millisecond, 50 * time.Millisecond, 100 * time.Millisecond}
 
 // mostRounds bounds how often ranks probe.
@@ -172,7 +172,7 @@ func (b *pathProbe) meet(ctx context.Context, a *team.Plan, packet int, err erro
 	return nil
 }
 
-// portUser is a Prober whose datagrams have ports.
+// portUser is a Prober for datagrams with ports.
 type portUser interface {
 	// Taken reports whether another program has the port of the group, or another one.
 	Taken(port uint16) bool
@@ -232,9 +232,9 @@ func (b *pathProbe) send(all bool) {
 	}
 }
 
-// listen takes probes until all that is missing has come, or for so long, and says what is still
-// missing. After the last round, a path that has fallen silent counts as one that never brought
-// anything.
+// listen takes probes until nothing is missing any more, or for so long, and returns the record of
+// the missing packets. After the last round, a path that has fallen silent counts as one that never
+// brought anything.
 func (b *pathProbe) listen(wait time.Duration, last bool) probeRecord {
 	b.Listen(wait, func(heard []udp.Heard) bool {
 		for r := range heard {
@@ -251,7 +251,7 @@ func (b *pathProbe) listen(wait time.Duration, last bool) probeRecord {
 	return b.record(heard, last)
 }
 
-// record says what this rank has not heard so far, with what it heard in this round.
+// record lists the packets that this rank has not heard so far; now are the packets heard in this round.
 func (b *pathProbe) record(now []udp.Heard, last bool) probeRecord {
 	r := probeRecord{Error: b.failed}
 	missing := func(list *[][2]int, from, largest, now int) {

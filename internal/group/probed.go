@@ -61,12 +61,12 @@ func (c *probed) passes(from, to, largest int) {
 
 // narrow says in words that the path is narrower than the interface's MTU.
 func (c *probed) narrow(iface string, mtu int) string {
-	return fmt.Sprintf("packets of %d bytes from rank %d do not reach rank %d, those of %d do: the path's MTU is smaller than %s's %d; "+
+	return fmt.Sprintf("packets of %d bytes from rank %d do not reach rank %d, packets of %d do: the path's MTU is smaller than %s's %d; "+
 		"mend the MTU of the switch port or tunnel, or lower the hosts' (ip link set %s mtu %d)",
 		c.full, c.from, c.to, c.packet, iface, mtu, iface, c.packet)
 }
 
-// warnings are for whoever uses the group: what multicast does not reach, and why.
+// warnings are for the users of the group: where multicast does not get through, and why.
 func (c *probed) warnings() []warning {
 	if len(c.deaf) == 0 {
 		return nil
@@ -74,7 +74,7 @@ func (c *probed) warnings() []warning {
 	return []warning{{noMulticast, c.unheard() + ": Allgather and Broadcast go from rank to rank over TCP, as fast as a ring; " + c.remedy()}}
 }
 
-// fault is that of a path that carries too little, with words about it.
+// fault returns the fault of a path that carries too little, with a text about it.
 func (c *probed) fault(text string) *Fault {
 	return &Fault{Kind: Path, From: c.from, Rank: c.to, Text: text}
 }

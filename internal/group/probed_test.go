@@ -76,7 +76,7 @@ func testHosts(letters string) (ranks []team.Host) {
 	return ranks
 }
 
-// TestUnheard: what is wrong with a host is said of the host, once.
+// TestUnheard: a problem of a host is reported for the host, once.
 func TestUnheard(t *testing.T) {
 	between := func(from, to []int) (pairs [][2]int) {
 		for _, f := range from {

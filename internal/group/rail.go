@@ -24,8 +24,8 @@ func railsOf(o *Options, v netdev.Version) (rails [][]netip.Addr, err error) {
 	return rails, nil
 }
 
-// addRails has multicast go by all interfaces that MCAST_IFACE names: subgroups by turns, of which there is at
-// least one for each. The addresses are of the version by which ranks reach each other.
+// addRails has multicast go by all interfaces that MCAST_IFACE names: the subgroups take them by turns, and each
+// interface gets at least one. The addresses are of the version by which ranks reach each other.
 func addRails(a *team.Plan, n hostnet.Network, o *udp.Options) error {
 	names := a.Settings.Interfaces()
 	is4 := a.Addrs[0].Addr().Is4()

@@ -100,8 +100,8 @@ func TestReduceArguments(t *testing.T) {
 	})
 }
 
-// TestReduceMismatch: ranks that name different roots, or of which one calls
-// a Reduce-Scatter of the same length, are told so.
+// TestReduceMismatch: ranks get an error if they name different roots, or if one calls a
+// Reduce-Scatter of the same length.
 func TestReduceMismatch(t *testing.T) {
 	buf := func() []byte { return make([]byte, 4096) }
 	for name, call := range map[string]func(g *Group, r int) error{

@@ -111,7 +111,7 @@ func settleRegion(ctx context.Context, m *mesh.Mesh, l *lobby, a *team.Plan) (ho
 		"%s, which is slower: shared memory cannot be had at %v; mend that, or set MCAST_FABRIC=udp to have no warning", what, none)}}, nil
 }
 
-// layoutOf is that of a region for so many ranks.
+// layoutOf returns the layout of a region for so many ranks.
 func layoutOf(a *team.Plan, members int) shm.Layout {
 	lay := shm.DefaultLayout(members)
 	lay.Slots = a.Settings.ShmSlots

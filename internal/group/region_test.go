@@ -15,7 +15,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/shm"
 )
 
-// noMemory is a network whose host refuses shared memory to one rank: to make it, or to take it.
+// noMemory is a network that refuses shared memory to one rank: to make it, or to attach it.
 type noMemory struct {
 	hostnet.Kernel
 	serve, attach bool

@@ -22,10 +22,9 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/identity"
 )
 
-// Rendezvous is a small TCP exchange of blobs for programs that bring no
-// store of their own. Every rank but 0 connects and sends a greeting; once all
-// have come, rank 0 answers each with all blobs. With a secret all of it is TLS, and only who knows it takes part.
-// Integers are big-endian.
+// Rendezvous is a small TCP exchange of blobs for programs that bring no store of their own. Every rank but 0 connects
+// and sends a greeting; once all have come, rank 0 answers each with all blobs. With a secret the exchange is TLS, and
+// only processes that know the secret take part. Integers are big-endian.
 //
 //	greeting  0 magic u64, 8 key u64, 16 size u32, 20 rank u32, 24 length u32, then the blob
 //	answer    0 magic u64, 8 verdict u32 (0: blobs follow, else one refusal in JSON), 12 count u32, then count times: length u32, bytes
@@ -55,13 +54,13 @@ type Meeting struct {
 	// Key tells jobs apart that may come to one address, one after the other: a rank with another key is
 	// turned away, so that one left over from a job that died takes nobody's place.
 	Key uint64
-	// Identity is of the secret that all have; nil: whoever comes is taken for a rank.
+	// Identity belongs to the secret that all ranks have; nil: anybody who comes is taken for a rank.
 	Identity *identity.Identity
 	// Waits is told every few seconds whom this rank waits for, and why; nil: nobody is.
 	Waits func(text string)
 }
 
-// NewMeeting returns that of all who know a key and a secret, which may be empty.
+// NewMeeting returns the Meeting of all ranks that know a key and a secret, which may be empty.
 func NewMeeting(key uint64, secret string) (Meeting, error) {
 	id, err := identity.New(secret)
 	return Meeting{Key: key, Identity: id}, err
@@ -149,7 +148,7 @@ func checkRendezvous(rank, size int, blob []byte) error {
 func listenAddr(addr string) string {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
-		return addr // Listen says what is wrong with it.
+		return addr // Listen returns the error for it
 	}
 	if ip, err := netip.ParseAddr(host); host == "localhost" || err == nil && ip.IsLoopback() {
 		return addr
@@ -237,8 +236,8 @@ func (m Meeting) gather(ctx context.Context, ln net.Listener, blobs [][]byte) ([
 	return guests, nil
 }
 
-// strange tells a rank that has not the secret of this one, as far as its greeting shows that it is a rank, why it is turned
-// away, and returns what there is to say of it here.
+// strange tells a rank with another secret why it is turned away, if its greeting shows that it is a rank. It returns a
+// text about it for this rank's own messages.
 func (m Meeting) strange(conn net.Conn, err error) (said string) {
 	var why *refusal
 	switch {
@@ -254,7 +253,7 @@ func (m Meeting) strange(conn net.Conn, err error) (said string) {
 		return ""
 	}
 	_, _ = conn.Write(why.answer())  // it tries again otherwise
-	_, _ = io.Copy(io.Discard, conn) // what is left unread would have it reset, and the answer lost
+	_, _ = io.Copy(io.Discard, conn) // unread bytes would reset the connection, and the answer would be lost
 	return said
 }
 
@@ -359,8 +358,7 @@ func (m Meeting) visitOnce(ctx context.Context, n hostnet.Network, addr string, 
 	return blobs, err
 }
 
-// within runs f, whose reads and writes on conn end with ctx or, when it is
-// not 0, after patience.
+// within runs f; reads and writes of f on conn end with ctx or, when it is not 0, after patience.
 func within(ctx context.Context, conn net.Conn, patience time.Duration, f func() error) error {
 	if patience > 0 {
 		if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {

@@ -29,9 +29,9 @@ type routeDriver struct {
 
 	attempts chan *attempt            // that are over; at most one is under way
 	cancel   context.CancelFunc       // of the one under way, else nil
-	last     *attempt                 // nil once what it has brought is the engine's, or closed
-	watched  *attempt                 // whose loss the router wants to know, or nil
-	between  *collective.Disagreement // for which a switch was lost, to be reported
+	last     *attempt                 // nil once the engine has taken its connection, or it is closed
+	watched  *attempt                 // the router wants to hear when it is lost; may be nil
+	between  *collective.Disagreement // why a switch was lost, still to be reported; may be nil
 }
 
 func newRouteDriver(g *Group, open func(context.Context) (fabric.Streams, error)) *routeDriver {
@@ -135,7 +135,7 @@ func (d *routeDriver) lost(err error) route.Event {
 // called, if it is one of the two.
 func (d *routeDriver) inCalls(said *session.Error) (text string, between *collective.Disagreement) {
 	if said.Between == nil || slices.Min(said.Between.Ranks[:]) < 0 {
-		return said.Text, said.Between // the switch knows of one only what is below another switch
+		return said.Text, said.Between // the ranks below another switch are unknown to this one
 	}
 	ranks := said.Between.Ranks
 	own := slices.Index(ranks[:], d.agreed.Rank)
@@ -151,7 +151,7 @@ func (d *routeDriver) inCalls(said *session.Error) (text string, between *collec
 	return between.Words(""), between
 }
 
-// carryOut does what is ordered and returns the answer, or nil.
+// carryOut carries out an order and returns the answer, or nil.
 func (d *routeDriver) carryOut(o route.Order) (route.Event, error) {
 	switch o := o.(type) {
 	case route.Agree:
@@ -203,7 +203,7 @@ func (d *routeDriver) steer(o route.Order) (route.Event, error) {
 		var left *reducescatter.SwitchConn
 		err := d.column.reduce.Do(d.life, func() { record, left = d.column.reduce.Stop(o.Epoch) })
 		if left != nil {
-			_ = left.Close() // what it tells is about a switch that nobody uses any more
+			_ = left.Close() // the error is about a switch that nobody uses any more
 		}
 		return route.Stopped{Record: record}, err
 	case route.Resume:
@@ -248,7 +248,7 @@ func (d *routeDriver) tell(o route.Order) {
 		d.route.Store(&routeInfo{reason: d.route.Load().reason, via: fmt.Sprintf("the switch at %s %s", o.Address, how)})
 		level := slog.LevelInfo
 		if o.Epoch > 1 {
-			level = slog.LevelWarn // whoever was told that it is lost wants to know that it is back
+			level = slog.LevelWarn // users who were told of the loss want to know of the return
 		}
 		d.log.Log(context.Background(), level, "reduce-scatter goes through the switch", "switch", o.Address, "epoch", o.Epoch)
 	case route.TellFailure:

@@ -226,9 +226,9 @@ func TestOneRankLosesTheSwitch(t *testing.T) {
 	}
 }
 
-// TestDatagramsDoNotPass: a switch whose sessions open, while nothing answers at its UDP
-// ports, is not one: operations go directly. If that is so for one rank alone, the others, who
-// have joined again, do not wait for it.
+// TestDatagramsDoNotPass: if sessions to a switch open, but nothing answers at its UDP ports,
+// operations go directly. If only one rank is affected, the others, which have joined again, do not
+// wait for it.
 func TestDatagramsDoNotPass(t *testing.T) {
 	waits(t)
 	const ranks = 3
@@ -287,10 +287,10 @@ func TestReasonsToGoDirectly(t *testing.T) {
 		"wrong secret": {func(_ int, s *config.Settings) {
 			s.Switch, s.Secret = sealed.Addr().String(), "wrong-horse-battery-staple"
 		}, "secret"},
-		"one without":   {func(r int, s *config.Settings) { s.Switch = strings.Repeat(open.Addr().String(), 1-r/2) }, "names 1 nodes at rank 0 and 0 at rank 2"},
+		"one without":   {func(r int, s *config.Settings) { s.Switch = strings.Repeat(open.Addr().String(), 1-r/2) }, "names 1 switches at rank 0 and 0 at rank 2"},
 		"no memory":     {func(_ int, s *config.Settings) { s.Switch = tiny.Addr().String() }, "memory"},
 		"only one sees": {func(r int, s *config.Settings) { s.Switch = []string{closed, open.Addr().String(), closed}[r] }, "rank [02]: .*refused"},
-		"none":          {func(int, *config.Settings) {}, "no aggregation node is configured"},
+		"none":          {func(int, *config.Settings) {}, "no switch is configured"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -305,7 +305,7 @@ func TestReasonsToGoDirectly(t *testing.T) {
 				assert.Regexp(t, c.reason, i.ReduceScatterReason)
 				assert.Equal(t, g[0].Info().ReduceScatterReason, i.ReduceScatterReason)
 				assert.NotContains(t, i.ReduceScatterReason, "horse")
-				warned := strings.Contains(strings.Join(i.Notes, "\n"), "MCAST_SWITCH names 1 nodes at rank 0 and 0 at rank 2; set")
+				warned := strings.Contains(strings.Join(i.Notes, "\n"), "MCAST_SWITCH names 1 switches at rank 0 and 0 at rank 2; set")
 				assert.Equal(t, name == "one without", warned, "notes: %q", i.Notes) // each is logged as a warning
 			}
 		})

@@ -12,8 +12,9 @@ import (
 // seals seal the datagrams of a group and its probes of paths; nil: nothing does.
 type seals struct{ datagrams, probes *seal.Sealer }
 
-// fill fills in what seals datagrams and probes of paths, always the same: it counts them, and must not begin anew, whatever
-// is opened again. Columns have keys of their own for datagrams, since each counts its ranks from 0; probes go between all ranks.
+// fill sets the seals of datagrams and of probes of paths. They are made once and stay the same when a fabric is opened
+// again: they count datagrams, and the count must not start anew. Columns have keys of their own for datagrams, since
+// each counts its ranks from 0; probes go between all ranks.
 func (s *seals) fill(a *team.Plan, o *udp.Options, id *identity.Identity) error {
 	if s.datagrams == nil && id == nil && a.Settings.Checksum == "crc32c" {
 		s.datagrams = seal.New(seal.Checksum, nil, 0)
@@ -37,8 +38,9 @@ func (s *seals) fill(a *team.Plan, o *udp.Options, id *identity.Identity) error 
 	return nil
 }
 
-// newSealer derives a key that some ranks share, of which first is the lowest and this one has the given number. Every rank of the
-// group has drawn a part of what it is derived from, so that nothing recorded of another group is taken, and no key is used twice.
+// newSealer makes a sealer with a key that some ranks share; first is the lowest of them, and number is this rank's.
+// The key is derived from random parts of every rank of the group, so that recorded datagrams of another group are not
+// accepted, and no key is used twice.
 func newSealer(a *team.Plan, kind seal.Kind, id *identity.Identity, purpose string, first, number int) (*seal.Sealer, error) {
 	salt := binary.BigEndian.AppendUint64(nil, a.Job)
 	salt = binary.BigEndian.AppendUint32(salt, uint32(first))

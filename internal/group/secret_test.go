@@ -84,8 +84,8 @@ func computesRight(t *testing.T, how func(*config.Settings)) {
 	})
 }
 
-// Whoever has read all that ranks tell each other, keys and all, and does not know the secret: no greeting of his is
-// answered, and the ranks that come after him find their places free.
+// TestStrangerWithoutTheSecret: a stranger has read all messages between ranks, keys included, but does not know the
+// secret. No greeting of his is answered, and the ranks that come after him find their places free.
 func TestStrangerWithoutTheSecret(t *testing.T) {
 	const p = 2
 	eps, blobs := openAll(t, p, withSecret)
@@ -128,8 +128,8 @@ func TestSlowProof(t *testing.T) {
 	}
 }
 
-// Whoever listens where a rank should, knows its key and not the secret is not taken for it: what he hears is no
-// greeting.
+// TestImpostorOfARank: somebody who listens at a rank's address and knows its key, but not the secret, is not taken for
+// it, and hears no greeting.
 func TestImpostorOfARank(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -357,5 +357,5 @@ func TestBlobsOfAnEarlierJob(t *testing.T) {
 	e := open()
 	blobs := [][]byte{bytes.Replace(e.Blob(), []byte(`"r":1`), []byte(`"r":0`), 1), before.Blob()}
 	_, err := e.Join(t.Context(), blobs)
-	require.ErrorContains(t, err, "blob 1 is another endpoint's than this rank's")
+	require.ErrorContains(t, err, "blob 1 is of another endpoint than this rank's")
 }

@@ -12,7 +12,7 @@ import (
 // sending is the link by which a group's data leave the host; nil where none do.
 type sending struct{ hostnet.Link }
 
-// openLink returns the link of an interface, and what is to be said of it.
+// openLink returns the link of an interface, and warnings about it.
 func openLink(n hostnet.Network, ifi *net.Interface) (*sending, []warning) {
 	if ifi.Flags&net.FlagLoopback != 0 {
 		return nil, nil
@@ -26,7 +26,7 @@ func openLink(n hostnet.Network, ifi *net.Interface) (*sending, []warning) {
 	return &sending{l}, nil
 }
 
-// fabric returns what engines know of it.
+// fabric returns the link in the form that engines use.
 func (s *sending) fabric() fabric.Link {
 	if s == nil {
 		return nil
@@ -34,7 +34,7 @@ func (s *sending) fabric() fabric.Link {
 	return s.Link
 }
 
-// from returns what engines know of it if what has this local address leaves by it.
+// from returns the link in the form that engines use, if data from this local address leave by it.
 func (s *sending) from(local netip.Addr) fabric.Link {
 	if s == nil || !s.Has(local) {
 		return nil

@@ -20,11 +20,11 @@ type Snapshot struct {
 // Asked is what ranks have said.
 type Asked struct {
 	Ranks []json.RawMessage `json:"ranks"` // a Snapshot each, in rank order
-	// Silent are those that have not answered, ascending.
+	// Silent are the ranks that have not answered, ascending.
 	Silent []int `json:"silent"`
 }
 
-// snapshot returns that of this rank, for the mesh.
+// snapshot returns the Snapshot of this rank, for the mesh.
 func (g *Group) snapshot() []byte {
 	host, _ := os.Hostname()                            // empty: it is not known
 	place := hoststat.Of(os.Getpid(), g.info.Interface) // which may take a while: a card that is reset keeps all who ask

@@ -45,7 +45,7 @@ func whyDeaf(o *udp.Options, deaf [][2]int) string {
 		}
 		route, err := netdev.RouteTo(o.Sources[path[0]], netip.Addr{})
 		if err == nil && !route.Own && route.Index != o.Interface.Index {
-			return fmt.Sprintf("rank %d drops what comes by %s from %v, since its route there leads by another interface and reverse paths "+
+			return fmt.Sprintf("rank %d drops packets that come by %s from %v, since its route there leads by another interface and reverse paths "+
 				"are checked: sudo sysctl -w net.ipv4.conf.all.rp_filter=2 net.ipv4.conf.%s.rp_filter=2", o.Rank, name, o.Sources[path[0]], name)
 		}
 	}

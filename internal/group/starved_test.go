@@ -14,7 +14,7 @@ import (
 
 var carriers = []string{"shm", "udp"}
 
-// midway returns ranks of which all but late have been told to begin their first operation.
+// midway returns ranks; all but late have been told to begin their first operation.
 func midway(t *testing.T, fabric string, timeout time.Duration, late int) []child {
 	t.Helper()
 	kids := startRanks(t, role{Size: 4, Fabric: fabric, Timeout: timeout, Call: "own", Await: true, Rounds: 3, Shard: 1 << 20})
@@ -85,7 +85,7 @@ func TestAllStopped(t *testing.T) {
 	}
 }
 
-// TestKilledIsNamedByTheKernel: a rank whose process is gone is named though the time in which it may be silent is an hour.
+// TestKilledIsNamedByTheKernel: a killed rank is named at once, though a rank may be silent for an hour.
 func TestKilledIsNamedByTheKernel(t *testing.T) {
 	waits(t)
 	const victim = 2

@@ -11,8 +11,8 @@ import (
 // Stats count what a group did since Join. All are of this rank alone.
 // docs/reference/counters.md has them by group.
 type Stats struct {
-	// GatherOps (operations): Allgathers, Broadcasts and Barriers done, those that Allreduces are
-	// made of included. Normal.
+	// GatherOps (operations): Allgathers, Broadcasts and Barriers done, the steps of Allreduces
+	// included. Normal.
 	GatherOps uint64
 	// GatherBytes (bytes): This rank's own shards in the Allgathers and Broadcasts that it has
 	// posted. Normal.
@@ -28,32 +28,32 @@ type Stats struct {
 	// GatherReceivedBytes (bytes): Bytes of Allgathers and Broadcasts received by multicast, or
 	// read from shared memory, headers included, repairs not. Normal.
 	GatherReceivedBytes uint64
-	// ReduceOps (operations): Reduce-Scatters and Reduces done, those that Allreduces are made of
-	// included: SwitchOps and DirectOps. Normal.
+	// ReduceOps (operations): Reduce-Scatters and Reduces done, the steps of Allreduces included:
+	// SwitchOps and DirectOps together. Normal.
 	ReduceOps uint64
 	// ReduceBytes (bytes): This rank's own results of the Reduce-Scatters and Reduces that it has
 	// posted. Normal.
 	ReduceBytes uint64
 	// ReduceSentBytes (bytes): Bytes of Reduce-Scatters and Reduces sent to the switch or to other
-	// ranks, headers included. Normal: ReduceBytes times the number of other ranks, or with nodes
-	// of other hosts, and a few per cent.
+	// ranks, headers included. Normal: ReduceBytes times the number of other ranks (of other
+	// hosts, where the ranks of a host work together), and a few per cent.
 	ReduceSentBytes uint64
 	// ChunksLost (chunks): Chunks that this rank asked for and that multicast did not bring after
-	// all. Normal up to 1 % of what is received; beyond, a warning says where to look.
+	// all. Normal up to 1 % of the chunks received; above that, a warning says where to look.
 	ChunksLost uint64
 	// ChunksRepaired (chunks): Chunks that came by repair, over TCP or read by an RDMA device
-	// (ChunksRead), because multicast had not brought them in time. Normal up to 1 % of what is
-	// received; beyond, a warning says where to look.
+	// (ChunksRead), because multicast had not brought them in time. Normal up to 1 % of the chunks
+	// received; above that, a warning says where to look.
 	ChunksRepaired uint64
 	// ChunksInjected (chunks): Chunks and datagrams of the switch that this rank threw away on
 	// purpose. Should be 0; otherwise MCAST_LOSS is set.
 	ChunksInjected uint64
-	// ChunksDropped (chunks): Chunks that arrived and were of no use: mostly second copies, of
-	// which one came by multicast and one by repair, else late or malformed ones. No data are
-	// missing for it. Normal. Without ChunksRepaired, multicast was late and not lost: a chunk was
-	// asked for, came by multicast after all, and its repair is what is of no use; above 1 % of
-	// what is received, ranks wait for a core, or MCAST_CUTOFF is too short here. What a stranger
-	// sends is in ChunksMismatched as well.
+	// ChunksDropped (chunks): Chunks that arrived and were of no use: mostly second copies, where
+	// a chunk came by multicast and by repair, else late or malformed ones. No data are missing.
+	// Normal. Without ChunksRepaired, multicast was late and not lost: a chunk was asked for, came
+	// by multicast after all, and its repair was not needed. Above 1 % of the chunks received,
+	// ranks wait for a core, or MCAST_CUTOFF is too short here. A stranger's chunks are in
+	// ChunksMismatched as well.
 	ChunksDropped uint64
 	// GatherBusy: Time with an Allgather, Broadcast or Barrier in flight. Normal.
 	GatherBusy time.Duration
@@ -63,68 +63,69 @@ type Stats struct {
 	// flight. Normal: FSDP hides one behind the other that long.
 	Overlap time.Duration
 	// GatherQueued: Time that Allgathers, Broadcasts and Barriers have waited for older ones,
-	// summed over those that are done. Normal where several are posted at once.
+	// added up over the operations that are done. Normal where several are posted at once.
 	GatherQueued time.Duration
-	// ReduceQueued: Time that Reduce-Scatters and Reduces have waited for older ones, summed over
-	// those that are done. Normal where several are posted at once.
+	// ReduceQueued: Time that Reduce-Scatters and Reduces have waited for older ones, added up
+	// over the operations that are done. Normal where several are posted at once.
 	ReduceQueued time.Duration
 	// GatherPeers: Time that Allgathers, Broadcasts and Barriers have waited for other ranks to
-	// post them, summed over those that are done. If it is the largest, look at what the slowest
-	// rank does meanwhile.
+	// post them, added up over the operations that are done. If it is the largest, look at what
+	// the slowest rank does meanwhile.
 	GatherPeers time.Duration
 	// ReducePeers: Time that Reduce-Scatters and Reduces have waited for other ranks to post them,
-	// summed over those that are done. If it is the largest, look at what the slowest rank does
-	// meanwhile.
+	// added up over the operations that are done. If it is the largest, look at what the slowest
+	// rank does meanwhile.
 	ReducePeers time.Duration
 	// GatherTurn: Time that Allgathers, Broadcasts and Barriers have waited with something to
-	// send, for a turn, credit or the foreground, summed over those that are done. Normal; in a
-	// group of MCAST_CLASS=background it is what training takes.
+	// send, for a turn, credit or the foreground, added up over the operations that are done.
+	// Normal; in a group of MCAST_CLASS=background, training has the link in that time.
 	GatherTurn time.Duration
 	// ReduceTurn: Time that Reduce-Scatters and Reduces have waited with something to send, for
-	// credit or the foreground, summed over those that are done. Normal; in a group of
-	// MCAST_CLASS=background it is what training takes.
+	// credit or the foreground, added up over the operations that are done. Normal; in a group of
+	// MCAST_CLASS=background, training has the link in that time.
 	ReduceTurn time.Duration
 	// GatherTransfer: Time that Allgathers, Broadcasts and Barriers have waited for bytes on their
-	// way, summed over those that are done. Normal; if the network should be faster, look at
-	// ChunksRepaired.
+	// way, added up over the operations that are done. Normal; if the network should be faster,
+	// look at ChunksRepaired.
 	GatherTransfer time.Duration
 	// ReduceTransfer: Time that Reduce-Scatters and Reduces have waited for bytes on their way,
-	// summed over those that are done. Normal; if the network should be faster, look at
+	// added up over the operations that are done. Normal; if the network should be faster, look at
 	// ReduceResent and Fallbacks.
 	ReduceTransfer time.Duration
 	// GatherFinish: Time that Allgathers, Broadcasts and Barriers have waited for the word of
-	// other ranks, all bytes being there, summed over those that are done. Normal; if it is large,
-	// look at ChunksRepaired of the other ranks.
+	// other ranks, all bytes being there, added up over the operations that are done. Normal; if
+	// it is large, look at ChunksRepaired of the other ranks.
 	GatherFinish time.Duration
 	// ReduceFinish: Time that Reduce-Scatters and Reduces have waited for the word of other ranks,
-	// all bytes being there, summed over those that are done. Normal.
+	// all bytes being there, added up over the operations that are done. Normal.
 	ReduceFinish time.Duration
 	// ReduceReceivedBytes (bytes): Bytes of Reduce-Scatters and Reduces received from the switch
 	// or from other ranks, headers included. Normal: about ReduceBytes through a switch; directly,
 	// that times the number of other ranks.
 	ReduceReceivedBytes uint64
 	// ReduceResent (contributions): Contributions that were sent to the switch again. Normal up to
-	// 1 % of what is sent; beyond, look at the drops of the interface, of the ports and of the
-	// switch.
+	// 1 % of the contributions sent; above that, look at the drops of the interface, of the ports
+	// and of the switch.
 	ReduceResent uint64
 	// ReduceRefused (datagrams): Datagrams that claimed to be the switch's and were garbled, or
 	// had a wrong tag: they were thrown away. Should be 0; otherwise look at who else sends to
 	// this rank (SECURITY.md).
 	ReduceRefused uint64
-	// SwitchOps (operations): Of ReduceOps, those done through the switch. With nodes, those of
-	// which all that this rank sent to other hosts went through it. Normal.
+	// SwitchOps (operations): Of ReduceOps, operations done through the switch. Where the ranks of
+	// a host work together, an operation counts if all that this rank sent to other hosts for it
+	// went through the switch. Normal.
 	SwitchOps uint64
-	// DirectOps (operations): Of ReduceOps, those done directly, from the beginning or after the
-	// switch was lost. Normal without MCAST_SWITCH; with it, Info says why.
+	// DirectOps (operations): Of ReduceOps, operations done directly, from the beginning or after
+	// the switch was lost. Normal without MCAST_SWITCH; with it, Info says why.
 	DirectOps uint64
 	// Fallbacks (times): Times that the switch was given up, and operations went on directly.
 	// Should be 0; otherwise Info says why, and the log of the switch.
 	Fallbacks uint64
-	// ChunksMismatched (chunks): Of ChunksDropped, those that belong to none of the group's
-	// operations, do not prove MCAST_SECRET, or have another checksum than MCAST_CHECKSUM says. As
-	// the operations did not fail, they are a stranger's, or have changed on their way. Should be
-	// 0; otherwise another program sends to this group: look at MCAST_GROUP and MCAST_PORT; or,
-	// with MCAST_CHECKSUM, something on the path changes bytes.
+	// ChunksMismatched (chunks): Of ChunksDropped, chunks that belong to none of the group's
+	// operations, do not prove MCAST_SECRET, or have a wrong checksum (MCAST_CHECKSUM). No
+	// operation failed for them: they are a stranger's, or have changed on their way. Should be 0;
+	// otherwise another program sends to this group: look at MCAST_GROUP and MCAST_PORT; or, with
+	// MCAST_CHECKSUM, something on the path changes bytes.
 	ChunksMismatched uint64
 	// SendsRefused (datagrams): Multicast datagrams that a firewall or security policy of this
 	// host refused; repairs bring what was in them. Should be 0; otherwise let UDP to the group
@@ -142,23 +143,22 @@ type Stats struct {
 	// be 0; otherwise read the notes.
 	Warnings uint64
 	// ReduceDropped (results): Results from the switch that came twice, or that nothing waited
-	// for. No data are missing for it. Normal beside ReduceResent.
+	// for. No data are missing. Normal beside ReduceResent.
 	ReduceDropped uint64
 	// ChunksRelayed (chunks): Chunks that came from the left neighbour because multicast does not
 	// reach every rank, or MCAST_MULTICAST is off. Should be 0 on a network with multicast;
 	// otherwise Info says between which ranks it does not pass.
 	ChunksRelayed uint64
-	// SharedOps (operations): Of the Allgathers, those whose result lies once in memory that the
-	// ranks of a host share. Normal with MCAST_OUTPUTS and torch_mcast.fsdp; where it stands still
-	// there, Info says why.
+	// SharedOps (operations): Allgathers with a result that lies once in memory that the ranks of
+	// a host share. Normal with MCAST_OUTPUTS and torch_mcast.fsdp; where it stands still there,
+	// Info says why.
 	SharedOps uint64
 	// NodeSentBytes (bytes): Bytes written to the memory that ranks of a host share where they
-	// work together as a node, headers and control messages included. What else was sent is in
-	// other counters. Normal. 0 where every rank stands alone: Info says why.
+	// work together, headers and control messages included. Other counters have the bytes sent to
+	// other hosts. Normal. 0 where every rank stands alone: Info says why.
 	NodeSentBytes uint64
 	// NodeReceivedBytes (bytes): Bytes read from the memory that ranks of a host share where they
-	// work together as a node, headers included. Normal. 0 where every rank stands alone: Info
-	// says why.
+	// work together, headers included. Normal. 0 where every rank stands alone: Info says why.
 	NodeReceivedBytes uint64
 	// DeviceOps (operations): Operations on a GPU's tensors done; each is one or more operations
 	// of the other counters. Normal. 0 where tensors are on the CPU, or go over NCCL.
@@ -173,11 +173,11 @@ type Stats struct {
 	// Should stand still after the first step; otherwise works are kept that nobody needs.
 	DeviceMade uint64
 	// ChunksMisplaced (chunks): Chunks received by multicast that the kernel wrote to a wrong
-	// place, so that they were copied once more. Normal: a copy is all that it costs. Above 2 % of
-	// what is received, several roots send at once in messages below 8 KiB, as with an MTU of 1500
+	// place, so that they were copied once more. Normal: it costs only a copy. Above 2 % of the
+	// chunks received, several roots send at once in messages below 8 KiB, as with an MTU of 1500
 	// where the kernel merges nothing.
 	ChunksMisplaced uint64
-	// GatherLentBytes (bytes): Of GatherSentBytes, those that an RDMA device has read from
+	// GatherLentBytes (bytes): Of GatherSentBytes, bytes that an RDMA device has read from
 	// registered memory by itself, without a copy. Normal. 0 where nothing is registered
 	// (mcast_register), and without RDMA.
 	GatherLentBytes uint64
@@ -186,14 +186,15 @@ type Stats struct {
 	// otherwise memory is registered for each operation: keep it registered.
 	Registrations uint64
 	// RegistrationsRefused (times): Times that memory could not be registered, so that chunks are
-	// copied on their way from there. Should be 0; otherwise a warning says what is in the way,
-	// such as the limit of locked memory (ulimit -l).
+	// copied on their way from there. Should be 0; otherwise a warning names the cause, such as
+	// the limit of locked memory (ulimit -l).
 	RegistrationsRefused uint64
-	// ChunksRead (chunks): Of ChunksRepaired, those that this rank's RDMA device has read from the
-	// left neighbour's memory; the others were pushed over TCP. Normal. 0 without RDMA, where the
-	// left neighbour has not registered its buffer (mcast_register), and after a read has failed.
+	// ChunksRead (chunks): Of ChunksRepaired, chunks that this rank's RDMA device has read from
+	// the left neighbour's memory; the others were pushed over TCP. Normal. 0 without RDMA, where
+	// the left neighbour has not registered its buffer (mcast_register), and after a read has
+	// failed.
 	ChunksRead uint64
-	// ChunksReadBytes (bytes): Bytes of those. Normal.
+	// ChunksReadBytes (bytes): Bytes of the chunks in ChunksRead. Normal.
 	ChunksReadBytes uint64
 }
 

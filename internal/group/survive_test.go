@@ -42,7 +42,7 @@ func TestMain(m *testing.M) {
 	if role := os.Getenv(refusedEnv); role != "" {
 		os.Exit(playRefused(role))
 	}
-	systest.Beside(8) // most of those that may wait
+	systest.Beside(8) // most of the tests that may run beside others
 	os.Exit(m.Run())
 }
 
@@ -58,7 +58,7 @@ type role struct {
 	Shard      int      // bytes; 0: 4 MiB
 	Await      bool     // start only when the parent writes a line
 	Rounds     int      // of calls; 0: until one fails
-	Register   bool     // what is sent and received
+	Register   bool     // the buffers for sending and receiving
 }
 
 // report is the child's last line.
@@ -122,7 +122,7 @@ func playRank(text string) int {
 	return 0
 }
 
-// playNode is an aggregation node until its standard input ends.
+// playNode is a switch until its standard input ends.
 func playNode() int {
 	n, err := switchd.Start(switchd.Config{})
 	if err != nil {
@@ -191,8 +191,8 @@ func gatherOwn(g *Group, big, small []byte) error {
 	return nil
 }
 
-// inWindows is an Allgather and a Reduce-Scatter in place at once, of a buffer each, in
-// windows of which some straddle slots.
+// inWindows is an Allgather and a Reduce-Scatter in place at once, of a buffer each, in windows.
+// Some of these straddle slots.
 func inWindows(g *Group, big, small []byte) error {
 	const step = 3_000_000
 	other := make([]byte, len(big))
@@ -279,8 +279,8 @@ func startRanks(t *testing.T, proto role) []child {
 	return kids
 }
 
-// untilNamed is the MCAST_TIMEOUT of ranks of which one gets a signal: only one that is stopped is
-// named because of it. The others are noticed, and not waited for.
+// untilNamed is the MCAST_TIMEOUT of a group in which one rank gets a signal: only a stopped rank
+// is named by the timeout. The others are noticed without waiting.
 func untilNamed(sig syscall.Signal) time.Duration {
 	if sig == syscall.SIGSTOP {
 		return short
@@ -327,7 +327,7 @@ func TestRankGoneThroughTheSwitch(t *testing.T) {
 	}
 }
 
-// TestSwitchFrozen stops the node's process in the midst of operations: they
+// TestSwitchFrozen stops the switch's process in the midst of operations: they
 // end right without it, and when it runs again it is used again.
 func TestSwitchFrozen(t *testing.T) {
 	waits(t)
@@ -368,9 +368,8 @@ func namedByAll(t *testing.T, kids []child, victim int) {
 	}
 }
 
-// TestRankGoneBeforeItsStreams stops a rank before the first Reduce-Scatter,
-// whose streams join all ranks: those who are no neighbours of its must not
-// name themselves.
+// TestRankGoneBeforeItsStreams kills a rank before the first Reduce-Scatter, when streams join all
+// ranks: ranks that are not neighbours of the killed one must not name themselves.
 func TestRankGoneBeforeItsStreams(t *testing.T) {
 	const victim, size = 3, 8
 	kids := startRanks(t, role{Size: size, Fabric: "udp", Timeout: time.Hour, Call: "reduce-scatter", Await: true})

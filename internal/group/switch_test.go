@@ -19,7 +19,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
-// node starts an aggregation node that ends with the test.
+// node starts a switch that ends with the test.
 func node(t *testing.T, c switchd.Config) *switchd.Server {
 	t.Helper()
 	s, err := switchd.Start(c)
@@ -28,7 +28,7 @@ func node(t *testing.T, c switchd.Config) *switchd.Server {
 	return s
 }
 
-// via sets a group up to use nodes.
+// via sets a group up to use switches.
 func via(fabric string, nodes ...*switchd.Server) func(*config.Settings) {
 	return func(s *config.Settings) {
 		s.Fabric, s.Timeout = fabric, systest.Limit
@@ -216,7 +216,7 @@ func bytesThroughTheSwitch(t *testing.T, typ reduce.Type, shards int) {
 	require.LessOrEqual(t, slices.Max(received), most)
 }
 
-// BenchmarkReduceScatter compares the two ways: 4 ranks in one process, the node in it as well.
+// BenchmarkReduceScatter compares the two ways: 4 ranks in one process, the switch in it as well.
 func BenchmarkReduceScatter(b *testing.B) {
 	const ranks = 4
 	for _, shard := range []int{1 << 10, 64 << 10, 1 << 20, 16 << 20} {

@@ -26,8 +26,8 @@ import (
 // all is longer than any datagram.
 const all = 1 << 16
 
-// path is a way to a node for members that dial it in the node's place. It passes sessions on, and
-// of datagrams those that are not too long.
+// path is a way to a switch for members that dial it in the switch's place. It passes sessions on,
+// and datagrams up to a length.
 type path struct {
 	net.Listener
 	node     string
@@ -36,7 +36,7 @@ type path struct {
 	open     []io.Closer
 }
 
-// pathAddr is where a path is for a node at 127.0.0.1: the node's answers come back to it.
+// pathAddr is where a path is for a switch at 127.0.0.1: the switch's answers come back to it.
 var pathAddr = netip.MustParseAddr("127.0.0.2")
 
 func newPath(t *testing.T, node string) *path {
@@ -146,7 +146,7 @@ func (p *path) stripe(member netip.Addr, memberPort, nodePort uint16) {
 // small is longer than a poll and its answer, and shorter than a chunk on lo.
 const small = 2000
 
-// broken are the ways in which a path fails that carries sessions, and what is said of them.
+// broken are the ways in which a path fails that carries sessions, and the expected texts.
 var broken = map[string]struct {
 	up, down int64
 	says     string
@@ -194,8 +194,8 @@ func reduceSoon(t *testing.T, g []*Group, late time.Duration) {
 	})
 }
 
-// TestPathBreaks: whatever does not pass any more between a rank and the switch, or between two of
-// them, operations end directly, and soon, and all ranks are told what does not pass.
+// TestPathBreaks: if datagrams stop passing between a rank and the switch, or between two switches,
+// operations end directly, and soon, and all ranks are told which path is broken.
 func TestPathBreaks(t *testing.T) {
 	waits(t)
 	for place, w := range places {
@@ -240,7 +240,7 @@ func TestPathIsProbed(t *testing.T) {
 					assert.Equal(t, "direct", i.ReduceScatter)
 					want := "does not answer: none of the datagrams from"
 					if b.up >= 0 && b.down >= 0 {
-						want = says(b.says, w.member, "127.0.0.1", pathAddr.String()) // a member sees the path in the place of the node
+						want = says(b.says, w.member, "127.0.0.1", pathAddr.String()) // a member sees the path in the place of the switch
 					}
 					assert.Contains(t, i.ReduceScatterReason, want, "rank %d", r)
 					assert.Zero(t, g[r].Stats().Fallbacks, "rank %d", r)

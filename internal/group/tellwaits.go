@@ -22,7 +22,7 @@ import (
 // doubled.
 const tellEvery = 5 * time.Second
 
-// tellWaits says every few seconds what is awaited, until stop is called; awaited returns "" for nothing.
+// tellWaits says every few seconds who is awaited, until stop is called; awaited returns "" for nobody.
 func tellWaits(say func(text string), awaited func() string) (stop func()) {
 	ctx, stop := context.WithCancel(context.Background())
 	go func() {
@@ -73,12 +73,12 @@ func (g *Group) awaitedAt(hosts []team.Host, addrs []netip.AddrPort) string {
 		if r, ok := g.mesh.Silent(); ok {
 			return fmt.Sprintf("rank %d on %v has not answered", r, hosts[r])
 		}
-		return "other ranks are not all there; those that wait for them say which"
+		return "some other ranks have not come; the ranks that wait for them name them"
 	}
 	return strings.Join(parts, "; ")
 }
 
-// telling has somebody told what is awaited at a rendezvous until stop is called.
+// telling passes the ranks awaited at a rendezvous to m.Waits until stop is called.
 func (m Meeting) telling(awaited func() string) (stop func()) {
 	if m.Waits == nil {
 		return func() {}

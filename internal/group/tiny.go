@@ -5,9 +5,9 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
 )
 
-// A tiny Allreduce is one Allgather of all inputs, which every rank reduces by
-// itself: one step instead of two, where the time of a step counts and that of bytes
-// does not. In front of its input a rank says what it called.
+// A tiny Allreduce is one Allgather of all inputs, and every rank reduces them by itself: one step
+// instead of two, where the time of a step matters more than the time of the bytes. In front of its
+// input a rank says which call it made.
 
 // tinyBytes is the size of all inputs together up to which that is faster.
 const tinyBytes = 64 << 10

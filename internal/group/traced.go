@@ -48,7 +48,7 @@ func (g *Group) takeTrace(f *Fault) {
 // writeTrace writes it at the end of the group's life, and says where. A file system may be slow: nobody who waits for
 // an operation waits for that.
 func (g *Group) writeTrace() {
-	f := g.failure.Swap(nil) // nobody else needs what it holds
+	f := g.failure.Swap(nil) // nobody else needs it
 	if f == nil {
 		return
 	}

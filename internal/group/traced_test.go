@@ -126,7 +126,7 @@ func TestTraceOfFault(t *testing.T) {
 	}
 }
 
-// TestOneTraceForManyGroups: one dead rank fails many groups of a process, whose traces are one.
+// TestOneTraceForManyGroups: one dead rank fails many groups of a process, and only the first writes the trace.
 func TestOneTraceForManyGroups(t *testing.T) {
 	lastTrace.at = time.Time{}
 	t.Cleanup(func() { lastTrace.at = time.Time{} })

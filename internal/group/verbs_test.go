@@ -10,7 +10,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/config"
 )
 
-// TestVerbsNowhere: without a device, or a library, the rank that lacks it is named, and what it lacks.
+// TestVerbsNowhere: a rank without a device, or a library, is named together with the missing piece.
 func TestVerbsNowhere(t *testing.T) {
 	s := config.Default()
 	s.Fabric, s.Interface = "verbs", "lo"

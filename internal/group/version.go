@@ -7,7 +7,8 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/version"
 )
 
-// protocolVersion is that of the datagrams and of the frames of the mesh. Before the frames had one it was the former alone.
+// protocolVersion combines the versions of the datagrams and of the mesh's frames. Before frames had a version, it was
+// the version of the datagrams alone.
 const protocolVersion = 100*wire.Version + mesh.Version
 
 // self is what this rank brings to a plan.

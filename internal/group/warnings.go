@@ -21,7 +21,7 @@ type warnings struct {
 	notes  []string
 }
 
-// add notes what is wrong and reports whether its cause is new.
+// add notes a warning and reports whether its cause is new.
 func (w *warnings) add(cause, text string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -39,8 +39,8 @@ func (w *warnings) all() []string {
 	return slices.Clone(w.notes)
 }
 
-// warn tells whoever uses the group that something makes it slow, what it is and what can be done:
-// by one line in the log and a note in Info, once a cause.
+// warn tells the users of the group that something makes it slow, why, and how to mend it: by one
+// line in the log and a note in Info, once a cause.
 func (g *Group) warn(cause, text string) {
 	if g.warnings.add(cause, text) {
 		g.log.Warn(text, "cause", cause)

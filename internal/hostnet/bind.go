@@ -8,11 +8,12 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/netdev"
 )
 
-// Binder is a Network whose connections can be bound to an interface.
+// Binder is a Network that can bind connections to an interface.
 type Binder interface {
 	// Bind is netdev.Bind.
 	Bind(name string, from, to netip.Addr, answers bool) netdev.Bound
-	// ListenOn listens on a port that it shares with other listeners of this rank, for what comes by an interface, or by any.
+	// ListenOn listens on a port that it shares with other listeners of this rank, for connections by an interface, or by
+	// any.
 	ListenOn(ctx context.Context, address, device string) (net.Listener, error)
 }
 

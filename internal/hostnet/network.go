@@ -99,7 +99,7 @@ type Regions interface {
 // Link is the sending link of an interface.
 type Link interface {
 	fabric.Link
-	// Has reports whether what is sent from a local address leaves by it.
+	// Has reports whether packets from a local address leave by it.
 	Has(local netip.Addr) bool
 	// Close gives it back.
 	Close() error

@@ -11,8 +11,8 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/udp"
 )
 
-// Uplink returns the interface by which other hosts reach this one, and its addresses of a version:
-// the one asked for, or that of the default route, or loopback.
+// Uplink returns the interface by which other hosts reach this one, and its addresses of a version: the interface of
+// this name if there is a name, else the one of the default route, else loopback.
 func Uplink(name string, v netdev.Version) (*net.Interface, []netip.Addr, error) {
 	if name != "" {
 		ifi, err := udp.Choose(name, nil)

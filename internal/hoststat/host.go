@@ -23,13 +23,13 @@ import (
 // Host is what the kernel says of the place that a rank runs in: its control group, its threads, and its network
 // namespace. All but what says otherwise only grows.
 type Host struct {
-	Throttled time.Duration `json:"throttled_ns"` // that its control group was kept from running by a quota, all CPUs together
-	Delayed   time.Duration `json:"delayed_ns"`   // that its threads were ready to run, and others ran
+	Throttled time.Duration `json:"throttled_ns"` // time for which a quota stopped its control group, all CPUs together
+	Delayed   time.Duration `json:"delayed_ns"`   // time for which its threads were ready to run, and others ran
 	Overruns  uint64        `json:"overruns"`     // datagrams for which sockets had no room, of all processes there
-	InBytes   uint64        `json:"in_bytes"`     // that came through the interface, whosever they were
-	OutBytes  uint64        `json:"out_bytes"`    // that went
+	InBytes   uint64        `json:"in_bytes"`     // bytes in through the interface, of all processes
+	OutBytes  uint64        `json:"out_bytes"`    // bytes out through the interface, of all processes
 	Drops     uint64        `json:"drops"`        // packets that the interface threw away, or had errors
-	Links     []Link        `json:"links"`        // that are up and lead to other hosts, now
+	Links     []Link        `json:"links"`        // interfaces that are up now and lead to other hosts
 }
 
 // Link is an interface.
@@ -38,7 +38,7 @@ type Link struct {
 	Mbps int    `json:"mbps"` // at which it sends: its driver's word, or less where a queue shapes; 0: nobody knows
 }
 
-// Of looks at the place of a process, and at an interface of it. What cannot be read is 0.
+// Of examines the host and control groups of a process, and one interface there. Values that cannot be read are 0.
 func Of(pid int, iface string) Host {
 	h := observe(os.DirFS("/"), pid, iface)
 	h.Links = linksOf(pid)
@@ -58,7 +58,7 @@ func observe(root fs.FS, pid int, iface string) (h Host) {
 	h.Overruns = overruns(read(root, proc+"/net/snmp")) + overruns(read(root, proc+"/net/snmp6"))
 	for line := range strings.Lines(read(root, proc+"/net/dev")) {
 		name, counts, _ := strings.Cut(line, ":")
-		// bytes packets errs drop fifo frame compressed multicast, and for what is sent bytes packets errs drop ...
+		// received: bytes packets errs drop fifo frame compressed multicast; sent: bytes packets errs drop ...
 		if w := strings.Fields(counts); strings.TrimSpace(name) == iface && len(w) >= 12 {
 			h.InBytes, h.OutBytes = whole(w[0]), whole(w[8])
 			h.Drops = whole(w[2]) + whole(w[3]) + whole(w[4]) + whole(w[10]) + whole(w[11])

@@ -20,7 +20,8 @@ type Log struct {
 	file *os.File
 }
 
-// OpenLog returns that of a process of this host, or else of who started it; nil if that is no file, but such as a terminal.
+// OpenLog returns the log of a process of this host, or else of a process that started it; nil if neither is a regular
+// file, but a terminal or the like.
 func OpenLog(pid int) *Log {
 	for range 1 + launchers {
 		for _, fd := range []int{2, 1} {
@@ -41,7 +42,7 @@ func open(descriptor string) *Log {
 	if err != nil {
 		return nil
 	}
-	if s, err := os.Stat(descriptor); err != nil || !s.Mode().IsRegular() { // which follows it, whatever its name is by now
+	if s, err := os.Stat(descriptor); err != nil || !s.Mode().IsRegular() { // Stat follows it, also to a renamed file
 		return nil
 	}
 	f, err := os.OpenFile(descriptor, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
@@ -79,7 +80,7 @@ func (l *Log) LastWord() string {
 		return ""
 	}
 	text := make([]byte, min(size, lastBytes))
-	n, _ := l.file.ReadAt(text, size-int64(len(text))) // of a file that is cut meanwhile: what is there
+	n, _ := l.file.ReadAt(text, size-int64(len(text))) // if the file is cut meanwhile, the bytes that are there
 	lines := strings.Split(strings.TrimSpace(string(text[:n])), "\n")
 	return strings.TrimSpace(lines[len(lines)-1])
 }

@@ -18,7 +18,7 @@ func TestLog(t *testing.T) {
 	require.NoError(t, err)
 	for _, program := range []string{
 		`echo $$; exec cat`,
-		`sh -c 'echo $$; exec cat' 2>&1 | cat; true`, // what it says goes to the other, and not to the file
+		`sh -c 'echo $$; exec cat' 2>&1 | cat; true`, // its output goes to cat, and not to the file
 	} {
 		cmd := exec.Command("sh", "-c", program)
 		in, err := cmd.StdinPipe()

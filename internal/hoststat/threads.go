@@ -15,8 +15,8 @@ import (
 
 // Threads is the limit of processes and threads that leaves the fewest. The zero value is none.
 type Threads struct {
-	Most    int    // that are allowed
-	Running int    // that are there
+	Most    int    // number that is allowed
+	Running int    // number that is running
 	By      string // the file of the control group, or "ulimit -u"; empty: there is no limit
 }
 
@@ -29,8 +29,8 @@ func (t Threads) Few() bool {
 	return t.By != "" && t.Left() < spare
 }
 
-// ThreadsHere looks at the limits of this process, in files below root: pids.max of its control groups, and RLIMIT_NPROC,
-// of which the kernel makes no account for root and those with its capabilities.
+// ThreadsHere reads the limits of this process, in files below root: pids.max of its control groups, and RLIMIT_NPROC,
+// which the kernel does not apply to root and to processes with root's capabilities.
 func ThreadsHere(root fs.FS) (t Threads) {
 	t = threads(root, "proc/self")
 	var l unix.Rlimit
@@ -60,8 +60,8 @@ func threads(root fs.FS, proc string) (t Threads) {
 	return t
 }
 
-// privileged reports whether RLIMIT_NPROC does not hold for this process of a user: in the first user namespace it holds for
-// neither root nor those with two capabilities (setrlimit(2)).
+// privileged reports whether RLIMIT_NPROC does not hold for this process of a user: in the first user namespace it
+// holds for neither root nor those with two capabilities (setrlimit(2)).
 func privileged(root fs.FS, user int) bool {
 	const admin, resource = 1 << 21, 1 << 24 // CAP_SYS_ADMIN, CAP_SYS_RESOURCE
 	if !slices.Equal(strings.Fields(read(root, "proc/self/uid_map")), []string{"0", "0", "4294967295"}) {
@@ -78,7 +78,7 @@ func privileged(root fs.FS, user int) bool {
 
 // spare is a limit of threads that no user of this host is near, given how many there are in all.
 func spare(root fs.FS) int {
-	const room = 1 << 10 // beyond those that are there
+	const room = 1 << 10 // beyond the threads that are there
 	words := strings.Fields(read(root, "proc/loadavg"))
 	if len(words) < 4 {
 		return 1 << 20

@@ -18,7 +18,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/httpd"
 )
 
-// TestPage: all who ask within a second get one page, whatever they ask with, with its headers and status.
+// TestPage: all requests within a second get one page, with its headers and status; the request makes no difference.
 func TestPage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		made := 0
@@ -54,7 +54,7 @@ func TestPage(t *testing.T) {
 	})
 }
 
-// TestServe: of those that come all at once 32 are served, the others after them, and no connection stays.
+// TestServe: of many clients at once 32 are served, the others after them, and no connection stays.
 func TestServe(t *testing.T) {
 	const clients, most = 80, 32
 	synctest.Test(t, func(t *testing.T) {

@@ -9,13 +9,13 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/identity"
 )
 
-// listener tells strangers from those who know the secret: once they have proven it, these are served whatever strangers
-// do.
+// listener tells strangers from clients who know the secret: once they have proven it, strangers cannot keep them from
+// being served.
 type listener struct {
 	net.Listener
 	pages  *identity.Pages
-	known  chan struct{} // holds as many as have proven the secret
-	served chan struct{} // and those of them that do not wait
+	known  chan struct{} // has an entry for each client that has proven the secret
+	served chan struct{} // has an entry for each of them that is being served
 	come   chan net.Conn
 	once   sync.Once
 	closed chan struct{}
@@ -30,8 +30,8 @@ func newListener(ln net.Listener, pages *identity.Pages) *listener {
 	return l
 }
 
-// greet hands a connection to the server, and waits until it is closed. Strangers', who are told what is wanted, stay
-// among the few that have not greeted: acceptor may close them, too, and then waits for no more than that.
+// greet hands a connection to the server, and waits until it is closed. Connections of strangers, who get an error
+// page, stay among the few that acceptor counts as unproven: it may close them, which also ends the wait.
 func (l *listener) greet(conn net.Conn, proven func() bool) {
 	on, known, err := l.pages.Accept(conn, patience)
 	if err != nil {
@@ -80,7 +80,7 @@ func (l *listener) Close() error {
 	return l.Listener.Close()
 }
 
-// telling is a listener whose connections are closing ones.
+// telling is a listener that makes each connection a closing one.
 type telling struct{ net.Listener }
 
 // Accept implements net.Listener.
@@ -92,7 +92,7 @@ func (t telling) Accept() (net.Conn, error) {
 	return &closing{Conn: conn, gone: make(chan struct{})}, nil
 }
 
-// closing is a connection that tells when it is closed, whoever does that.
+// closing is a connection with a channel that Close closes.
 type closing struct {
 	net.Conn
 	once sync.Once

@@ -25,11 +25,11 @@ const mostServed = 32
 // request is all that a client says.
 const request = "GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 
-// hangUps counts those whose connections have been closed by the other end.
+// hangUps counts the connections that the other end has closed.
 type hangUps struct{ atomic.Int32 }
 
-// dial connects, as one who knows the secret of pages or, of nil, as a stranger, and says something. What comes back is
-// read, until the connection is closed.
+// dial connects and says something, with the secret of pages or, if that is nil, as a stranger. It reads and drops the
+// answer until the connection is closed.
 func (h *hangUps) dial(t *testing.T, ln *pipes, pages *identity.Pages, say string) {
 	t.Helper()
 	conn, err := ln.dial(t.Context(), "", "")
@@ -43,10 +43,11 @@ func (h *hangUps) dial(t *testing.T, ln *pipes, pages *identity.Pages, say strin
 		_, _ = io.Copy(io.Discard, conn)
 		h.Add(1)
 	}()
-	go func() { _, _ = io.WriteString(conn, say) }() // whoever waits is not heard yet
+	go func() { _, _ = io.WriteString(conn, say) }() // a client that waits is not heard yet
 }
 
-// members serves those who know a secret, over pipes, and tells how many are being served. They are until release is called.
+// members serves those who know a secret, over pipes, and tells how many are being served. They are until release is
+// called.
 func members(t *testing.T) (ln *pipes, pages *identity.Pages, inside *atomic.Int32, release, stop func()) {
 	t.Helper()
 	ln = &pipes{come: make(chan net.Conn), closed: make(chan struct{})}
@@ -66,7 +67,7 @@ func members(t *testing.T) (ln *pipes, pages *identity.Pages, inside *atomic.Int
 	return ln, pages, inside, release, stop
 }
 
-// TestMembersTakeTurns: of those who know the secret so many are served at a time, and the others after them.
+// TestMembersTakeTurns: mostServed clients who know the secret are served at a time, and the others after them.
 func TestMembersTakeTurns(t *testing.T) {
 	const clients = mostServed + 8
 	synctest.Test(t, func(t *testing.T) {
@@ -90,7 +91,8 @@ func TestMembersTakeTurns(t *testing.T) {
 	})
 }
 
-// TestMembersWait: those who know the secret are few, too, those that wait to be served included, and wait so long.
+// TestMembersWait: the clients who know the secret are limited in number, too, waiting ones included, and wait for a
+// limited time.
 func TestMembersWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ln, pages, inside, _, _ := members(t)
@@ -124,8 +126,8 @@ func TestMembersWait(t *testing.T) {
 	})
 }
 
-// TestStrangersMakeRoom: net/http stays with those that have said too much for half a second. Who knows the secret waits for
-// no more than the time that the oldest has in any case.
+// TestStrangersMakeRoom: net/http stays for half a second with a client that has said too much. A client who knows the
+// secret waits no longer than the time that the oldest stranger has anyway.
 func TestStrangersMakeRoom(t *testing.T) {
 	for name, much := range map[string]string{
 		"a long header": "GET / HTTP/1.1\r\nX: " + strings.Repeat("x", 8<<10),
@@ -150,7 +152,7 @@ func TestStrangersMakeRoom(t *testing.T) {
 	}
 }
 
-// TestStopHangsUp at once on all: strangers, those that are served, and one that waits for it.
+// TestStopHangsUp: stop closes all connections at once: strangers', served ones, and one that waits to be served.
 func TestStopHangsUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ln, pages, inside, release, stop := members(t)

@@ -1,5 +1,5 @@
-// Package httpd serves what is made for whoever asks: metrics for Prometheus, and the like; where there is a secret, for
-// who proves that he knows it. Strangers may ask, too, and cost little: a page is made now and then for all of them,
+// Package httpd serves pages such as metrics for Prometheus, to everybody or, where there is a secret, to clients who
+// prove that they know it. Strangers may ask, too, and cost little: a page is made now and then for all of them,
 // connections are few, and none stays.
 package httpd
 
@@ -11,15 +11,15 @@ import (
 	"time"
 )
 
-// Page returns a handler that gives all who ask a page that another handler has made, and has it make one if the last is
-// as old as that. What they ask with (headers, a query) the other one is not shown: it always answers a plain GET.
+// Page returns a handler that gives all clients the page that another handler has made, and has it make a new one once
+// the last is old. The other handler does not see headers and queries of clients: it always answers a plain GET.
 func Page(of http.Handler, old time.Duration) http.Handler { return &page{of: of, old: old} }
 
 type page struct {
 	of  http.Handler
 	old time.Duration
 
-	mu   sync.Mutex // whoever asks while a page is made waits for it
+	mu   sync.Mutex // a client that asks while a page is made waits for it
 	made time.Time
 	last *answer
 }
@@ -29,7 +29,7 @@ func (p *page) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	a := p.now()
 	maps.Copy(w.Header(), a.header)
 	w.WriteHeader(a.status)
-	_, _ = w.Write(a.body.Bytes()) // whoever asked may be gone
+	_, _ = w.Write(a.body.Bytes()) // the client may be gone
 }
 
 // now returns a page that is not old.

@@ -47,7 +47,7 @@ func of(config *tls.Config) *http.Client {
 	return &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: config}, Timeout: systest.Limit}
 }
 
-// ask returns what is at a URL.
+// ask returns the page at a URL.
 func ask(t *testing.T, client *http.Client, url string) (status int, body string) {
 	t.Helper()
 	answer, err := client.Get(url)
@@ -58,8 +58,8 @@ func ask(t *testing.T, client *http.Client, url string) (status int, body string
 	return answer.StatusCode, string(text)
 }
 
-// TestSecret: who proves it has every page; others are told what is wanted, in a line, whatever they ask for, but whether
-// all is well.
+// TestSecret: a client who proves the secret gets every page; others get one line of error for every page but the one
+// about health.
 func TestSecret(t *testing.T) {
 	secret := identity.NewSecret()
 	at := serve(t, pagesOf(t, secret))
@@ -109,8 +109,8 @@ func TestSecret(t *testing.T) {
 	require.ErrorIs(t, err, identity.ErrOther)
 }
 
-// TestStrangersOfPages: of those who say nothing, or do not end what they say, few are kept, for a short time, and who
-// knows the secret has his page.
+// TestStrangersOfPages: of strangers who say nothing, or do not end their request, few are kept, for a short time, and
+// a client who knows the secret gets the page.
 func TestStrangersOfPages(t *testing.T) {
 	if !systest.Alone(t) {
 		return
@@ -145,7 +145,8 @@ func TestStrangersOfPages(t *testing.T) {
 	}
 }
 
-// TestLimitsOfARequest: who says nothing is hung up on after five seconds, and who says much is told that it is too much.
+// TestLimitsOfARequest: who says nothing is hung up on after five seconds, and who says much is told that it is too
+// much.
 func TestLimitsOfARequest(t *testing.T) {
 	for name, pages := range map[string]*identity.Pages{"with a secret": pagesOf(t, identity.NewSecret()), "without": nil} {
 		t.Run(name, func(t *testing.T) {

@@ -11,12 +11,13 @@ import (
 )
 
 const (
-	mostConns = 32            // that are served, of all who may ask
-	mostKnown = 2 * mostConns // that have proven the secret: those that are served, and as many that wait for it
-	// mostHeader is of a request, in bytes; net/http reads 4 KiB more. Together with what TLS takes, 64 strangers have 1 MiB.
+	mostConns = 32            // connections that are served at once
+	mostKnown = 2 * mostConns // clients with the secret: as many may wait as are served
+	// mostHeader is the limit of a request's header, in bytes; net/http reads 4 KiB more. With TLS, 64 strangers take 1
+	// MiB.
 	mostHeader = 4 << 10
-	// patience is for TLS, and again for a request. On a host that is out of cores, of which metrics are to tell, both take
-	// their time. Strangers have a fraction of it where others want their places.
+	// patience is for TLS, and again for a request. On a host that is out of cores, which metrics are there to show, both
+	// take long. Strangers have a fraction of the time where others want their places.
 	patience = 5 * time.Second
 	// answerTime is how long an answer may take, and how long one waits to be served: as long as Prometheus by default.
 	answerTime = 10 * time.Second
@@ -28,7 +29,7 @@ const HealthPath = "/healthz"
 // wanted is what others are told who have not proven the secret.
 const wanted = `here are pages for those who know MCAST_SECRET: want HTTPS, with the certificate that "mcast secret --metrics" prints`
 
-// Serve serves on a listener until stop is called. With pages, what is not at HealthPath is for those who prove the secret.
+// Serve serves on a listener until stop is called. With pages, all but HealthPath is for clients who prove the secret.
 func Serve(ln net.Listener, handler http.Handler, pages *identity.Pages) (stop func()) {
 	server := &http.Server{
 		Handler: guard(handler, pages), MaxHeaderBytes: mostHeader,
@@ -55,8 +56,8 @@ func guard(handler http.Handler, pages *identity.Pages) http.Handler {
 	})
 }
 
-// Client asks those who Serve with the same pages, and hosts of the cluster alone, never by HTTP_PROXY: a proxy leads out
-// of it.
+// Client asks servers that Serve with the same pages. They are hosts of the cluster, so it never uses HTTP_PROXY: a
+// proxy leads out of the cluster.
 func Client(pages *identity.Pages) *http.Client {
 	transport := &http.Transport{DisableKeepAlives: true}
 	if pages != nil {

@@ -27,8 +27,8 @@ type launcher struct {
 	// together give an address on loopback when all ranks are here.
 	local string
 	job   []string
-	// localRank tells this rank's number on its host, nodes the hosts of the job, in a list whose
-	// first is rank 0's.
+	// localRank has this rank's number on its host; nodes have the list of the hosts of the job, the
+	// first of them rank 0's.
 	localRank string
 	nodes     []string
 }

@@ -27,7 +27,8 @@ const (
 // Job answers for all ranks of a group.
 type Job struct {
 	Group string
-	// Ask returns what ranks say of themselves, once all have but those of skip, or some time is over; nil: the group ends.
+	// Ask returns what ranks say of themselves, once all have but those of skip, or some time is over; nil: the group
+	// ends.
 	Ask func(skip []int) any
 }
 
@@ -68,8 +69,8 @@ func (e *EndedError) Error() string {
 	return fmt.Sprintf("group %s has ended there, or is of a version that does not answer for other ranks", e.Group)
 }
 
-// Ask asks the process of a page for all ranks of a group but those of skip, into what it says. An *EndedError says that nobody
-// is there to be asked.
+// Ask asks the process of a page for all ranks of a group except skip, and decodes the answer into said. An *EndedError
+// says that the process has ended.
 func (p *Process[T]) Ask(ctx context.Context, group string, skip []int, said any) error {
 	c, err := new(net.Dialer).DialContext(ctx, "unix", p.job)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED) {

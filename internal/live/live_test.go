@@ -163,7 +163,7 @@ func TestPageWithoutEnd(t *testing.T) {
 	})
 }
 
-// TestClaimedPID: whose page it is says the kernel.
+// TestClaimedPID: the kernel says which process a page belongs to.
 func TestClaimedPID(t *testing.T) {
 	dir := systest.ShortDir(t)
 	l, err := net.Listen("unix", filepath.Join(dir, "1-1.sock"))

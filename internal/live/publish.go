@@ -1,6 +1,6 @@
-// Package live lets whoever watches a process see what its groups do: `mcast top` and `mcast metrics`. A process
-// listens on a socket of its own in a directory of its user. Who connects gets a page, as JSON, and the
-// end of it: there is nothing to ask. A process that nobody asks does nothing for it.
+// Package live shows watchers, such as `mcast top` and `mcast metrics`, what the groups of a process do. A process
+// listens on a socket of its own in a directory of its user. A client that connects gets a page, as JSON, and then the
+// connection ends: there is nothing to ask. A process that nobody asks does nothing for it.
 package live
 
 import (
@@ -24,7 +24,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/version"
 )
 
-// Process is the page of a process; T is what it says of a group.
+// Process is the page of a process; T is the part about one group.
 type Process[T any] struct {
 	Version string        `json:"version"`
 	Commit  string        `json:"commit"` // that it was built from; empty: unknown
@@ -53,7 +53,7 @@ type publisher struct {
 	pages                 []*entry
 }
 
-// entry is what is published of a group.
+// entry is the published page of a group.
 type entry struct {
 	page func() any
 	job  *Job // nil: nobody may ask for other ranks
@@ -65,8 +65,8 @@ var (
 	started    = time.Now()
 )
 
-// Publish adds a page to those of this process until it is withdrawn. directory is empty for that of
-// the user. page is called when somebody asks, from any goroutine, and job, which may be nil, as well.
+// Publish adds a page to those of this process until it is withdrawn. If directory is empty, the user's own is taken.
+// page and job are called when somebody asks, from any goroutine; job may be nil.
 func Publish(directory string, page func() any, job *Job) (withdraw func(), err error) {
 	mu.Lock()
 	defer mu.Unlock()

@@ -35,7 +35,8 @@ func Read[T any](directories []string) (pages []Process[T], errs []error) {
 	return readAll[T](patience, 0, directories)
 }
 
-// ReadSoon is Read that waits no longer for others once a page came moments ago: a process that is stopped keeps nobody.
+// ReadSoon is Read that waits no longer for others once a page came moments ago: a process that is stopped keeps
+// nobody.
 func ReadSoon[T any](directories []string) (pages []Process[T], errs []error) {
 	return readAll[T](patience, soon, directories)
 }
@@ -119,10 +120,10 @@ func read[T any](within time.Duration, path string) (page Process[T], err error)
 	from := &io.LimitedReader{R: c, N: most}
 	err = json.NewDecoder(from).Decode(&page)
 	if err != nil && from.N == 0 {
-		return page, fmt.Errorf("what it publishes is longer than %d bytes", most)
+		return page, fmt.Errorf("it publishes more than %d bytes", most)
 	}
 	page.job = strings.TrimSuffix(path, suffix) + jobSuffix
-	page.PID = pid // not what it claims: root looks at what the kernel says of that process
+	page.PID = pid // the kernel's number, not the claimed one: root examines that process
 	return page, err
 }
 

@@ -151,8 +151,8 @@ func (m *Mesh) route(rank int, payload []byte) {
 	}
 }
 
-// post has a frame written, and nobody waits for it. Those of an edge are written one by one, so that what is more urgent
-// waits for one at most. A frame is dropped if too much is to be written already.
+// post has a frame written, and nobody waits for it. The frames of an edge are written one by one, so that an urgent
+// frame of another kind waits for one at most. A frame is dropped if too many bytes wait to be written already.
 func (m *Mesh) post(e *edge, p posted) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -166,14 +166,14 @@ func (m *Mesh) post(e *edge, p posted) {
 	}
 }
 
-// deliver writes what is posted on an edge until nothing is left.
+// deliver writes the posted frames of an edge until none is left.
 func (m *Mesh) deliver(e *edge) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for len(e.posts) > 0 {
 		p := e.posts[0]
 		m.mu.Unlock()
-		_ = m.write(e, p.kind, 0, p.rank, p.payload) // who asks does not hear of it, and says so
+		_ = m.write(e, p.kind, 0, p.rank, p.payload) // the rank that asked gets no answer, and reports that
 		m.mu.Lock()
 		e.posts = e.posts[1:]
 		m.asks.posted -= p.cost()

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// tape is a connection whose peer says what was recorded, then hangs up, and listens to nothing.
+// tape is a connection with a peer that plays back recorded bytes, then hangs up, and listens to nothing.
 type tape struct {
 	net.Conn
 	io.Reader

@@ -35,8 +35,9 @@ func (m *Mesh) Staying() []int {
 	return ranks
 }
 
-// noteLeaving notes that a rank leaves, and passes it on. Only then does the rank count: a
-// neighbour whose connection ends because all leave has heard of all of them on that connection.
+// noteLeaving notes that a rank leaves, and passes it on. The rank counts only after that: if a
+// neighbour ends its connection because all leave, it has passed on all of them on that connection
+// before.
 func (m *Mesh) noteLeaving(rank int, posted Posted) {
 	m.mu.Lock()
 	known := m.departures.leaving[rank]

@@ -41,7 +41,7 @@ const (
 	answer
 )
 
-// Version is that of the frames: from 2 on a fault has fields.
+// Version is the version of the frames: from 2 on a fault has fields.
 const Version = 2
 
 const (
@@ -72,7 +72,7 @@ type Mesh struct {
 	first      *Fault
 	failed     chan struct{} // closed with the first fault
 	departures departures
-	pieces     map[int][]byte // of rounds whose records are not complete
+	pieces     map[int][]byte // of rounds with some records missing
 	rounds     map[int][]byte
 	arrived    chan struct{} // replaced whenever rounds grows
 	agreed     int
@@ -99,11 +99,11 @@ func (e *edge) hear() {
 	e.heard.Store(&now)
 }
 
-// New starts the mesh of a rank. It needs a connection for each of topology.Neighbours(rank, size):
-// those of conns, which belong to the mesh from now on, and those that Add brings. A neighbour counts
-// as dead when the kernel says that its connection has ended, else after a silence of SilenceFor(timeout),
-// of which time does not count in which this process did not run. One that has not called New yet may be
-// silent for joining. onFault is called once, with the first fault; onLeave for each other rank that leaves.
+// New starts the mesh of a rank. It needs a connection for each of topology.Neighbours(rank, size): the ones in conns,
+// which belong to the mesh from now on, and the ones that Add brings. A neighbour counts as dead when the kernel says
+// that its connection has ended, else after a silence of SilenceFor(timeout); time in which this process did not run
+// does not count. A neighbour that has not called New yet may be silent for joining. onFault is called once, with the
+// first fault; onLeave for each other rank that leaves.
 func New(
 	rank, size int, conns map[int]net.Conn, timeout, joining time.Duration,
 	onFault func(*Fault), onLeave func(rank int, posted Posted),
@@ -119,8 +119,8 @@ func New(
 	return m
 }
 
-// Add gives the mesh the connection to a neighbour that it does not have one to yet. Until all are
-// there nothing but a fault is passed on, which whoever comes later gets at once.
+// Add gives the mesh the missing connection to a neighbour. Until all connections are there nothing
+// but a fault is passed on; neighbours added later get the fault at once.
 func (m *Mesh) Add(peer int, c net.Conn) {
 	e := &edge{peer: peer, conn: c, turn: make(chan struct{}, 1)}
 	e.hear()
@@ -330,7 +330,7 @@ func (m *Mesh) closeEdges() {
 	}
 }
 
-// flood sends a frame to all neighbours, each of which passes it on. One that does not read holds up none of them.
+// flood sends a frame to all neighbours, and each passes it on. A neighbour that does not read holds up none of them.
 func (m *Mesh) flood(kind byte, rank int, payload []byte) {
 	var all sync.WaitGroup
 	defer all.Wait()

@@ -72,7 +72,7 @@ func newGraphOver(t *testing.T, connect func() (a, b net.Conn), size int, timeou
 	return g
 }
 
-// buffered is a connection in a bubble. As in a kernel, what is sent waits for who reads it.
+// buffered is a connection in a bubble. As in a kernel, sent bytes wait for the reader.
 func buffered() (a, b net.Conn) {
 	a, far := net.Pipe()
 	b, near := net.Pipe()
@@ -264,7 +264,7 @@ func TestSilenceIsAFault(t *testing.T) {
 	})
 }
 
-// starved is a connection of which each second message is there when the time for it is over.
+// starved is a connection that delivers every second message only after the deadline of the read.
 type starved struct {
 	net.Conn
 	reads int

@@ -30,8 +30,8 @@ func (m *Mesh) spreadNotice(n Notice) {
 	}
 }
 
-// Noticed returns the latest notice, whose number is 0 if there was none, and a channel
-// that is closed when the next one comes.
+// Noticed returns the latest notice, with the number 0 if there was none, and a channel that is
+// closed when the next one comes.
 func (m *Mesh) Noticed() (Notice, <-chan struct{}) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

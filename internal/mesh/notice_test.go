@@ -24,8 +24,8 @@ func await(t *testing.T, m *Mesh, number uint32) Notice {
 	}
 }
 
-// TestNoticeReachesAll: whoever notices, one or many at once, every rank hears
-// of each number, and the mesh goes on.
+// TestNoticeReachesAll: if one rank or many give notice at once, every rank hears of each number,
+// and the mesh goes on.
 func TestNoticeReachesAll(t *testing.T) {
 	for _, size := range []int{1, 2, 5, 13} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// TestNeighbourThatDoesNotRead: what is written to one that is stopped waits for it, for nearly all of the timeout.
+// TestNeighbourThatDoesNotRead: writes to a stopped neighbour wait for it, for nearly all of the timeout.
 func TestNeighbourThatDoesNotRead(t *testing.T) {
 	const timeout = 30 * time.Second
 	synctest.Test(t, func(t *testing.T) {

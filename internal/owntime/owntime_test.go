@@ -103,7 +103,7 @@ func TestReader(t *testing.T) {
 // meanwhile, and what comes then is seen by the next read.
 type absent struct {
 	net.Conn
-	read, at int // which of its reads that is
+	read, at int // reads so far, and the read during which the process is absent
 	lasts    time.Duration
 }
 
@@ -115,7 +115,8 @@ func (c *absent) Read(b []byte) (int, error) {
 	return c.Conn.Read(b)
 }
 
-// TestReaderDoesNotRun: what has come while this process did not run is read, whichever look it missed, the last one too.
+// TestReaderDoesNotRun: what has come while this process did not run is read, whichever look it missed, the last one
+// too.
 func TestReaderDoesNotRun(t *testing.T) {
 	const limit = 8 * time.Second
 	for at := 1; at <= looks; at++ {

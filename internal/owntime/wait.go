@@ -1,8 +1,8 @@
 // Package owntime measures how long this process has waited, by the time in which it ran itself.
 //
-// A process that gets no core, is stopped or sits in a machine that pauses hears nothing meanwhile, whatever
-// others say. By the clock on the wall they have been silent for all that time. So who waits for a sign of life
-// means to look once in a period, and counts no more than that for each look: the rest is its own absence.
+// A process that gets no core, is stopped or sits in a machine that pauses hears nothing meanwhile, even if
+// others speak. By the clock on the wall they have been silent for all that time. So a process that waits for a sign of
+// life means to look once in a period, and counts no more than a period for each look: the rest is its own absence.
 package owntime
 
 import "time"

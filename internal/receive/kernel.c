@@ -7,7 +7,7 @@
 _Static_assert(sizeof(struct receive_cqe) == 64, "mlx5_cqe64 has 64 bytes");
 _Static_assert(sizeof(struct receive_copy) == 64, "a basic block of a work queue has 64 bytes");
 
-// publish has the hardware see all that was written before what is written next, be it memory or a register.
+// publish lets the hardware see all earlier writes before any later one, to memory or to a register.
 static inline void publish(void)
 {
 #if defined(__riscv)
@@ -69,8 +69,9 @@ static inline void post(struct receive_copy *copy, uint32_t index, uint8_t opcod
 	copy->signal = 0;
 }
 
-// take is both variants: the compiler makes one function of it for each. What it needs for every completion is in
-// variables, which the compiler keeps in registers; what is in *w might change with any store.
+// take is the code of both variants: the compiler makes a function for each. Fields that every completion needs
+// are in local variables, which the compiler keeps in registers; fields of *w it would have to load again after
+// any store.
 static inline __attribute__((always_inline)) uint32_t take(struct receive_worker *w, uint32_t limit, const int uc)
 {
 	const uint32_t wanted = uc ? RECEIVE_CQE_RESP_WR_IMM : RECEIVE_CQE_RESP_SEND_IMM;

@@ -19,8 +19,8 @@ typedef uint16_t be16;
 typedef uint32_t be32;
 typedef uint64_t be64;
 
-// To big-endian and back: a compiler makes one instruction of it where the processor has that, and needs no library
-// where not. Neighbours change places: bytes, then halves.
+// To big-endian and back: a compiler makes these a single instruction where the processor has one, and needs no library
+// elsewhere. Neighbours change places: bytes, then halves.
 static inline be16 receive_be16(uint16_t x) { return (be16)(x << 8 | x >> 8); }
 
 static inline be32 receive_be32(uint32_t x)
@@ -67,7 +67,7 @@ enum {
 	RECEIVE_CQE_INVALID = 15, // the entry was never written
 };
 
-// What a copy's descriptor asks for: MLX5_OPCODE_*.
+// The operation of a copy's descriptor: MLX5_OPCODE_*.
 enum {
 	RECEIVE_NOP = 0x00,
 	RECEIVE_WRITE = 0x08,
@@ -87,7 +87,7 @@ struct receive_copy {
 			uint8_t modifier, index[2], opcode; // opmod_idx_opcode
 			be32 qpn_ds;                        // queue pair (24 bits), length in units of 16 bytes
 		};
-		uint64_t head; // what is written to the doorbell register
+		uint64_t head; // the value to write to the doorbell register
 	};
 	uint8_t signature, stream[2];
 	uint8_t signal; // fm_ce_se
@@ -104,8 +104,8 @@ struct receive_copy {
 	uint8_t pad[16];
 };
 
-// A worker's state. Who sets it up fills in the queues and calls receive_open once, and receive_start for each
-// operation. Depths are powers of two; that of the completion queue is at least the receive queue's.
+// A worker's state. The user fills in the queues and calls receive_open once, and receive_start for each operation.
+// Depths are powers of two; the completion queue is at least as deep as the receive queue.
 struct receive_worker {
 	// The completion queue. It is created without compressed entries and without data scattered to them.
 	const struct receive_cqe *cqes;
@@ -147,7 +147,7 @@ struct receive_worker {
 	uint8_t copy_syndrome; // not 0: copies fail, so that no slot becomes free
 };
 
-// What receive_open is told of copies.
+// The parameters of copies for receive_open.
 struct receive_staging {
 	uint64_t slots;      // the address of the first
 	uint32_t slot_bytes; // at least RECEIVE_GRH and a chunk
@@ -156,8 +156,8 @@ struct receive_staging {
 	uint32_t qpn;        // of the copies' queue pair
 };
 
-// receive_open makes a worker ready whose queues are filled in and whose receives are all posted, none completed.
-// UC has no staging: NULL.
+// receive_open makes a worker ready. Its queues are filled in, and its receives are all posted, none completed. UC has
+// no staging: NULL.
 void receive_open(struct receive_worker *w, const struct receive_staging *staging);
 
 // receive_start begins an operation. The chunk of number PSN, from 0, has the immediate operation | PSN: the

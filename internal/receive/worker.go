@@ -1,4 +1,4 @@
-// Package receive has the receive kernel (kernel.h says what it is), and drives it from Go: a worker with its queues in
+// Package receive has the receive kernel, which kernel.h describes, and drives it from Go: a worker with its queues in
 // memory that the garbage collector does not move. The other side of the queues, the hardware's, is Memory.
 package receive
 
@@ -83,7 +83,7 @@ type Worker struct {
 	chunks uint32
 }
 
-// Open makes a worker whose receives are all posted.
+// Open makes a worker and posts all its receives.
 func Open(q Queues) (*Worker, error) {
 	if err := q.check(); err != nil {
 		return nil, err

@@ -34,8 +34,8 @@ func (a *arrival) receives() bool {
 	return a.opcode >= writeImm && a.opcode <= sendInv || a.opcode == responseErr
 }
 
-// nic is the hardware of a worker, and the plain model that the worker is held to: what it must have made of the
-// completions that it has taken.
+// nic is the hardware of a worker, and a plain model of the worker: it holds the state that must follow from the
+// completions taken so far.
 type nic struct {
 	require.TestingT
 	*Worker
@@ -51,7 +51,7 @@ type nic struct {
 	due      []uint32          // for every receive that was taken: the PSN to copy, or none
 	signals  map[uint32]bool   // copies that ask for a completion: the last of each poll
 	there    map[uint32]bool   // chunks
-	placed   map[uint32]uint32 // by PSN: the receive whose slot was copied to its place
+	placed   map[uint32]uint32 // by PSN: the receive that brought the chunk copied to its place
 	next     uint32
 	expected Counters
 }
@@ -73,7 +73,7 @@ func (n *nic) begin(o Operation) {
 	}
 }
 
-// posted returns how many receives were posted: the record has 16 bits of it.
+// posted returns how many receives were posted, from the 16 bits of the count that the record holds.
 func (n *nic) posted() uint32 {
 	record := binary.BigEndian.Uint32(n.Records[4:])
 	require.LessOrEqual(n, record, uint32(0xffff))
@@ -211,7 +211,7 @@ func (n *nic) check() {
 	require.Equal(n, n.expected, n.Counters())
 }
 
-// finish takes all that there is, copies it, and looks at what became of it.
+// finish takes all completions, executes all copies, and checks the outcome against the model.
 func (n *nic) finish() {
 	n.poll(math.MaxInt32)
 	if n.queues.Staging != nil {
@@ -267,8 +267,8 @@ func queues(t *rapid.T) Queues {
 	return q
 }
 
-// Whatever completes in whatever order, the worker makes of it what the model does, and no slot is overwritten before it
-// was copied.
+// For any completions in any order the worker's state equals the model's, and no slot is overwritten before it was
+// copied.
 func TestWorkerIsTheModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := open(t, queues(t))
@@ -357,7 +357,7 @@ func TestCopiesThatFail(t *testing.T) {
 	require.Equal(t, uint32(4), binary.BigEndian.Uint32(w.Records[4:]))
 }
 
-// What cannot be is refused, with what is allowed.
+// Impossible sizes of queues are refused with an error that says which are allowed.
 func TestWhatIsRefused(t *testing.T) {
 	for _, q := range []Queues{{}, {Completions: 8, Receives: 3}, {Completions: 4, Receives: 8}, {Completions: 12, Receives: 8}, {Completions: 1 << 16, Receives: 1 << 16}} {
 		_, err := Open(q)

@@ -17,8 +17,8 @@ func report(b *testing.B, slices, bytes int) {
 	b.ReportMetric(float64(slices)*float64(bytes)*float64(b.N)/b.Elapsed().Seconds()/1e9, "GB/s")
 }
 
-// touched returns a slice whose pages are all there and differ. Zero is a
-// normal number of every type; so is what 0x3c makes.
+// touched returns a slice with its pages all in memory and all different. Zero
+// and numbers made of bytes 0x3c are normal numbers of every type.
 func touched(n int) []byte {
 	s := make([]byte, n)
 	for i := range s {

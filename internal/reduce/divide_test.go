@@ -18,8 +18,9 @@ func minusZero(t Type) uint64 {
 	return 0
 }
 
-// TestDivideGivesAvg: what is divided is what Avg makes of it and of contributions that add nothing, at every
-// level; and the sum of all contributions, divided, is their average, where it was not rounded.
+// TestDivideGivesAvg: at every level, Divide of one contribution gives the bits of Avg over it and
+// contributions that add nothing. Divide of the sum of all contributions gives their average, where the sum
+// was not rounded.
 func TestDivideGivesAvg(t *testing.T) {
 	here := Levels()
 	force(t, Active())

@@ -30,7 +30,7 @@ func (f float8) bias() int { return 1<<(6-f.fraction) - 1 }
 
 func (f float8) values() (v [256]float32) {
 	for b := range 128 {
-		// The fields lie as in a float32, whose exponent has another bias; a
+		// The fields lie as in a float32, but its exponent has another bias; a
 		// subnormal is one there, too, until the product makes it normal.
 		x := math.Float32frombits(uint32(b)<<(23-f.fraction)) * float32(math.Ldexp(1, 127-f.bias()))
 		switch {
@@ -44,7 +44,7 @@ func (f float8) values() (v [256]float32) {
 	return v
 }
 
-// narrow rounds to the nearest number, ties to even; what is too large,
+// narrow rounds to the nearest number, ties to even. A number that is too large,
 // infinity included, becomes the largest one (Fold says why) and a NaN nanFloat8.
 func (f float8) narrow(x float32) uint8 {
 	if x != x {

@@ -43,8 +43,9 @@ func decodeAll(t Type) *[256]float64 {
 	return &v
 }
 
-// encodeFloat8 looks at every number and takes the nearest, of two the one
-// whose last bit is 0. What is above the largest number becomes that.
+// encodeFloat8 looks at every number and takes the nearest; of two equally near
+// it takes the one with 0 as its last bit. A number above the largest becomes the
+// largest.
 func encodeFloat8(x float64, t Type) uint8 {
 	if math.IsNaN(x) {
 		return 0x7f
@@ -94,9 +95,9 @@ func TestWidenFloat8IsExact(t *testing.T) {
 	}
 }
 
-// Every number, what lies half-way to the next one, and the float32 next to
-// both; then all float32 whose lower half is 0 or 1: every binade, and beyond
-// the largest number.
+// Every number, the value half-way to the next one, and the float32 next to both;
+// then all float32 with a lower half of 0 or 1: every binade, and beyond the
+// largest number.
 func TestNarrowFloat8RoundsToNearestEven(t *testing.T) {
 	checked := 0
 	for typ, format := range map[Type]float8{E4M3: e4m3, E5M2: e5m2} {

@@ -22,9 +22,8 @@ const segment = 128 << 10
 // destination is read right afterwards; below, reading it back costs more.
 const large = 16 << 20
 
-// Fold sets every element of dst to op over the elements of srcs at the same
-// index, taken in the order of srcs, which is that of InOrder. The numbers are in
-// the machine's byte order.
+// Fold sets every element of dst to op over the elements of srcs at the same index, taken in the
+// order of srcs (InOrder makes it). The numbers are in the machine's byte order.
 //
 // All slices have the same length in bytes, a multiple of t.Size(), which may be 0; they need no
 // alignment. There is at least one source. dst may be one of the sources, exactly; it must not
@@ -33,8 +32,8 @@ const large = 16 << 20
 //
 //   - Integers wrap around. F16, BF16, E4M3 and E5M2 are accumulated in F32 over
 //     all sources and rounded once, to nearest even.
-//   - What is too large becomes an infinity, but in E4M3 and E5M2 the largest
-//     number of the same sign, infinities themselves included, whatever the
+//   - A number that is too large becomes an infinity, but in E4M3 and E5M2 the
+//     largest number of the same sign, infinities themselves included, for any
 //     operation. So it is in NCCL (2.30.7, src/device/reduce_kernel.h: every
 //     result of two goes through the constructors of __nv_fp8_e4m3 and
 //     __nv_fp8_e5m2, which CUDA documents as __NV_SATFINITE), and a tensor's
@@ -143,9 +142,8 @@ func check(dst []byte, srcs [][]byte, t Type, op Op) {
 	}
 }
 
-// operand returns the scalar of a kernel as bits of the accumulate type: the
-// factor of PremulSum or the divisor of Avg, which for integers is an unsigned
-// 64-bit number whatever their size.
+// operand returns the scalar of a kernel as bits of the accumulate type: the factor of PremulSum
+// or the divisor of Avg. For integers of any size the divisor is an unsigned 64-bit number.
 func operand(t Type, op Op, sources int, factor float64) uint64 {
 	value := factor
 	switch op {

@@ -68,8 +68,8 @@ func TestPlainAgainstOracle(t *testing.T) {
 	}
 }
 
-// Every kernel of every level gives the bits of the plain one, whatever the
-// length and the alignment, and writes nothing else.
+// Every kernel of every level gives the bits of the plain one, for any length and
+// alignment, and writes nothing else.
 func TestKernelsAgainstPlain(t *testing.T) {
 	lengths := []int{0, 1, 2, 3, 5, 8, 15, 16, 17, 31, 33, 63, 64, 65, 100, 127, 129, 255, 257, 511, 515, 777}
 	for _, l := range Levels() {
@@ -135,7 +135,7 @@ func foldOnce(t *testing.T, r *rand.Rand, typ Type, op Op, sources, n int) {
 	}
 }
 
-// What is stored around the caches is what a large destination gains from.
+// Only a large destination is stored around the caches, since only there it pays.
 func TestLargeDestinationsAreStreamed(t *testing.T) {
 	force(t, Active())
 	streamed := 0

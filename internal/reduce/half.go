@@ -15,8 +15,8 @@ func widenF16(h uint16) float32 {
 	return math.Float32frombits(sign | (exponent+127-15)<<23 | fraction<<13)
 }
 
-// narrowF16 rounds to the nearest binary16 number, ties to even; what is too
-// large becomes infinity and a NaN the canonical one.
+// narrowF16 rounds to the nearest binary16 number, ties to even. A number that
+// is too large becomes infinity and a NaN the canonical one.
 func narrowF16(f float32) uint16 {
 	bits := math.Float32bits(f)
 	sign, abs := uint16(bits>>16)&0x8000, bits&^(1<<31)
@@ -37,8 +37,8 @@ func narrowF16(f float32) uint16 {
 // widenBF16 returns the value of a bfloat16 number: it is half a float32.
 func widenBF16(h uint16) float32 { return math.Float32frombits(uint32(h) << 16) }
 
-// narrowBF16 rounds to the nearest bfloat16 number, ties to even; what is too
-// large becomes infinity and a NaN the canonical one.
+// narrowBF16 rounds to the nearest bfloat16 number, ties to even. A number that
+// is too large becomes infinity and a NaN the canonical one.
 func narrowBF16(f float32) uint16 {
 	if f != f {
 		return 0x7fc0

@@ -8,7 +8,7 @@ import (
 	"github.com/klauspost/cpuid/v2"
 )
 
-// Level is the instruction set whose kernels do the work.
+// Level is the instruction set of the kernels that do the work.
 type Level uint8
 
 // The levels, slowest first.
@@ -36,9 +36,8 @@ type kernel func(dst []byte, srcs [][]byte, from, to int, scalar uint64)
 // level has none.
 type table [numTypes][numOps]kernel
 
-// step is a step of a reduction (see partial.go) that converts. Its kernels
-// count in bytes of contributions, and take multiples of what becomes a vector
-// of a partial result.
+// step is a step of a reduction (see partial.go) that converts. Its kernels count in bytes of
+// contributions, and take multiples of the bytes that give a vector of a partial result.
 type step uint8
 
 const (
@@ -88,8 +87,8 @@ func ParseLevel(name string) (Level, error) {
 // Levels returns the levels that work here, slowest first. Generic always does.
 func Levels() []Level { return levels(cpuid.CPU.Supports) }
 
-// levels returns the levels whose needs the processor described by has meets
-// and for which this architecture has kernels.
+// levels returns the levels that this architecture has kernels for and that need no more than the
+// features that has reports.
 func levels(has func(...cpuid.FeatureID) bool) []Level {
 	found := []Level{Generic}
 	for l := AVX2; l < numLevels; l++ {

@@ -2,10 +2,10 @@ package reduce
 
 import "slices"
 
-// Nested is a reduction of all ranks made of two: of the ranks of each host, and then of what the hosts
-// have. The owner's host counts as the owner on the second level, on the first the rank of each host that has
-// the owner's place there. Where not all hosts have that place, it is the place modulo the number of
-// ranks of the smallest host.
+// Nested is a reduction of all ranks made of two: of the ranks of each host, and then of the hosts' results.
+// The owner's host counts as the owner on the second level, on the first the rank of each host that has the
+// owner's place there. Where not all hosts have that place, it is the place modulo the number of ranks of the
+// smallest host.
 type Nested struct {
 	Within, Across Op
 	Factor         float64 // of Within, if that is PremulSum

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// nestedHosts deals ranks to hosts in another order than that of their numbers, unevenHosts not even equally
-// many to each.
+// nestedHosts deals ranks to hosts, but not in the order of their numbers; unevenHosts gives hosts different
+// numbers of ranks as well.
 var (
 	nestedHosts = [][]int{{0, 3}, {1, 5}, {2, 4}}
 	unevenHosts = [][]int{{0, 3, 5}, {1}, {2, 4}}
@@ -73,8 +73,8 @@ func TestNestedOrder(t *testing.T) {
 	require.Equal(t, math.Float32bits(-big+1+2), uint32(get(got, 0, 4)), "(0 + (-big+1)) + 2")
 }
 
-// TestNestedOrderOfUnevenHosts: a rank in no column gets what the one that stands for it sums, whose own
-// contribution is the last of its host's.
+// TestNestedOrderOfUnevenHosts: a rank in no column gets the sum made by the rank that stands for it. In
+// that sum the contribution of the rank that stands for it is the last of its host.
 func TestNestedOrderOfUnevenHosts(t *testing.T) {
 	big, one := float32(1<<25), float32(1)
 	srcs := make([][]byte, 6)
@@ -89,7 +89,7 @@ func TestNestedOrderOfUnevenHosts(t *testing.T) {
 	}
 }
 
-// TestMeanOfShortFloatsStaysInRange sums what is more than the type holds, and whose mean is not.
+// TestMeanOfShortFloatsStaysInRange: the sum is more than the type holds, the mean is not.
 func TestMeanOfShortFloatsStaysInRange(t *testing.T) {
 	srcs := make([][]byte, 6)
 	for r := range srcs {

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Op is what is done with the elements of all sources. The numbers are NCCL's
+// Op is the operation over the elements of all sources. The numbers are NCCL's
 // (ncclRedOp_t) up to Avg.
 type Op uint8
 

@@ -68,7 +68,7 @@ func oracleFloat(elements []uint64, op Op, factor float64, decode func(uint64) f
 	switch {
 	case op == Avg:
 		acc = round(acc / float64(len(elements)))
-	case hasNaN(elements, decode): // NaN in, NaN out, whatever the operation
+	case hasNaN(elements, decode): // NaN in, NaN out, for any operation
 		acc = math.NaN()
 	}
 	return acc

@@ -5,10 +5,9 @@ import (
 	"unsafe"
 )
 
-// The owner of a result need not send what it brings itself: others sum what
-// they bring, and the owner adds its own. So that this gives the bits of Fold on
-// every path, an owner's contribution comes last wherever OwnLast says so:
-// Fold over what InOrder returns, or FoldOthers and then Complete.
+// The owner of a result need not send its own contribution: others sum theirs, and the owner adds
+// its own. So that this gives the bits of Fold on every path, an owner's contribution comes last
+// wherever OwnLast says so: Fold over the result of InOrder, or FoldOthers and then Complete.
 
 // OwnLast says whether an owner adds its own contribution after those of all others: if
 // partial results of t are of type t itself. One of a shorter float would have to be rounded

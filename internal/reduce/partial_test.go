@@ -93,8 +93,8 @@ func TestStepsProperties(t *testing.T) {
 	})
 }
 
-// Partial results that others made of some ranks can be combined: integers,
-// whose order does not matter, in a tree.
+// Partial results that others made of some ranks can be combined: integers in a
+// tree, since their order does not matter.
 func TestTreeOfIntegers(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 7))
 	for _, l := range Levels() {

@@ -15,7 +15,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/seal"
 )
 
-// Peer is the node's end of a session. One goroutine reads (Accept, Offer,
+// Peer is the switch's end of a session. One goroutine reads (Accept, Offer,
 // Next), any may call the rest.
 type Peer struct {
 	Request
@@ -67,7 +67,7 @@ func (p *Peer) accept(ring *Ring) error {
 	return nil
 }
 
-// recognize learns whose the member is, and proves to it that the node knows the same secret.
+// recognize learns which tenant the member belongs to, and proves to it that the switch knows the same secret.
 func (p *Peer) recognize(ring *Ring) error {
 	g, secret, err := ring.ring.Recognize(p.line.conn, p.line.timeout)
 	if err != nil {
@@ -85,9 +85,9 @@ func (p *Peer) recognize(ring *Ring) error {
 // carries more.
 const minPayload = 64
 
-// Offer admits the member: it names the ports of the node's sockets, by
+// Offer admits the member: it names the ports of the switch's sockets, by
 // stripe, and takes what the member tells of its own. From then on the member
-// is shown that the node is alive. Another goroutine may Close the peer meanwhile.
+// is shown that the switch is alive. Another goroutine may Close the peer meanwhile.
 func (p *Peer) Offer(ports []uint16) error {
 	p.offered = true
 	if err := p.line.write(offer{Ports: ports}); err != nil {
@@ -120,8 +120,9 @@ func (p *Peer) Refuse(e *Error) {
 	p.Close()
 }
 
-// Next waits for news of the member: what is below it, if it is a node. An error is the end of the
-// session: ErrClosed if the member left, an *Error with its reason, or what happened.
+// Next waits for news of the member: the ranks below it, if it is a switch. An error is the end of
+// the session: ErrClosed if the member left, an *Error with its reason, or the failure of the
+// connection.
 func (p *Peer) Next() (Below, error) {
 	n, err := p.line.next()
 	if err != nil {
@@ -154,7 +155,7 @@ func (p *Peer) Fail(e *Error) error {
 // Close ends the session; what the member was told before still arrives.
 func (p *Peer) Close() { p.line.close() }
 
-// Name is what people call the member: the rank in its group, or where the node is.
+// Name is what people call the member: the rank in its group, or where the switch is.
 func (p *Peer) Name() string {
 	if p.Child {
 		return NodeAt(p.Remote())
@@ -173,7 +174,7 @@ func (p *Peer) Head() int {
 // Seals returns the sealers for a stripe's datagrams to the member and from it, always the same; none without a secret.
 func (p *Peer) Seals(stripe int) Seals { return of(p.seals, stripe) }
 
-// Local is the node's address, as the member sees it; Remote the member's.
+// Local is the switch's address, as the member sees it; Remote the member's.
 func (p *Peer) Local() netip.Addr { return addrOf(p.line.conn.LocalAddr()) }
 
 // Remote is the member's address.

@@ -21,7 +21,7 @@ type Datapath struct {
 	chunk   int
 	batch   *datagram.Batch
 	poller  datagram.Poller
-	rooms   []datagram.Room // in front of the sockets, by stripe; those that are Full are watched for more
+	rooms   []datagram.Room // in front of the sockets, by stripe; poller watches Full ones for more
 	closing func() error
 
 	sizes  [datagram.MaxBatch]int // bytes of the datagrams that Flush sends, each with all before
@@ -42,8 +42,8 @@ type DatapathConfig struct {
 	Network Network            // that has made the sockets; nil: the kernel
 }
 
-// Datapath returns the data path of a session of which Ready has returned terms with that chunk.
-// Its Close ends the session. An error leaves the session as it was.
+// Datapath returns the data path of a session after Ready has returned terms with that chunk. Its
+// Close ends the session. An error leaves the session as it was.
 func (s *Session) Datapath(chunk int) (*Datapath, error) {
 	return NewDatapath(DatapathConfig{
 		Sockets: s.sockets, Seals: s.seals, Chunk: chunk, Close: func() error { return s.Close(nil) }, Network: s.hello.Network,

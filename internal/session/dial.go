@@ -20,7 +20,7 @@ import (
 // DefaultTimeout is the silence after which a side counts as lost, by default.
 const DefaultTimeout = 3 * time.Second
 
-// ErrDraining says that the node wants its members to leave: it will end.
+// ErrDraining says that the switch wants its members to leave: it will end.
 var ErrDraining = errors.New("the switch drains")
 
 // ErrClosed says that the session was closed on this side.
@@ -32,15 +32,15 @@ type Hello struct {
 	Epoch        uint32 // counts up with every attempt of the communicator to join
 	Ranks        int
 	Rank         int           // of no meaning if Child is set
-	InGroup      *int          // the rank in the group of which Ranks are a part, which texts name; nil: Rank
-	Child        bool          // a node that joins its parent; Has tells on behalf of whom
+	InGroup      *int          // this rank's number in the whole group, which texts name; nil: Rank
+	Child        bool          // a switch that joins its parent; Has tells on behalf of whom
 	Reproducible bool          // sum in members' order
 	Secret       string        // MCAST_SECRET; empty: none
 	Encrypt      bool          // hide what datagrams carry, in both directions; takes a secret
-	Timeout      time.Duration // silence after which the node counts as lost, 500 ms or more; 0: DefaultTimeout
+	Timeout      time.Duration // silence after which the switch counts as lost, 500 ms or more; 0: DefaultTimeout
 	Chunk        int           // bound of the payload of a datagram in bytes; 0: what the paths carry
 	Offload      batch.Offload
-	DSCP         int     // of datagrams to the node, see sys.Mark
+	DSCP         int     // of datagrams to the switch, see sys.Mark
 	Network      Network // nil: the kernel
 }
 
@@ -62,9 +62,9 @@ type Session struct {
 	lost   chan struct{} // closed with err
 }
 
-// Dial joins a job at the node at addr (host:port). It returns when the node
+// Dial joins a job at the switch at addr (host:port). It returns when the switch
 // has admitted this member and the datagram sockets are connected, long before all
-// ranks are there; Ready waits for that. The error is an *Error if the node refuses.
+// ranks are there; Ready waits for that. The error is an *Error if the switch refuses.
 func Dial(ctx context.Context, addr string, h Hello) (*Session, error) {
 	if h.Timeout == 0 {
 		h.Timeout = DefaultTimeout
@@ -127,7 +127,7 @@ func (s *Session) join() error {
 	return s.line.write(mine)
 }
 
-// greet learns that a node is at the other end and, with a secret, that it knows the same one.
+// greet learns that a switch is at the other end and, with a secret, that it knows the same one.
 func (s *Session) greet() error {
 	var g greeting
 	if err := s.line.read(&g, s.hello.Timeout); err != nil {
@@ -147,7 +147,7 @@ func (s *Session) greet() error {
 	return s.prove()
 }
 
-// prove proves the secret to the node and has it proven.
+// prove proves the secret to the switch and has it proven.
 func (s *Session) prove() error {
 	id, err := identity.New(s.hello.Secret)
 	if err != nil {
@@ -196,7 +196,7 @@ func (s *Session) ask() (o offer, err error) {
 	return o, nil
 }
 
-// open connects a socket with each of the node's.
+// open connects a socket with each of the switch's.
 func (s *Session) open(ports []uint16) error {
 	local, node := addrOf(s.line.conn.LocalAddr()), addrOf(s.line.conn.RemoteAddr())
 	for _, port := range ports {
@@ -225,7 +225,7 @@ func addrOf(a net.Addr) netip.Addr {
 	return a.(*net.TCPAddr).AddrPort().Addr().Unmap() // lines are TCP
 }
 
-// listen takes the node's notes until the session ends.
+// listen takes the switch's notes until the session ends.
 func (s *Session) listen() {
 	for {
 		n, err := s.line.next()
@@ -282,7 +282,7 @@ func (s *Session) Sockets() []*datagram.Socket { return s.sockets }
 // Local returns the address of this host that the session uses.
 func (s *Session) Local() netip.Addr { return addrOf(s.line.conn.LocalAddr()) }
 
-// Datagram returns the largest UDP payload in bytes that all paths to the node carry.
+// Datagram returns the largest UDP payload in bytes that all paths to the switch carry.
 func (s *Session) Datagram() int { return s.datagram }
 
 // Head returns the length of what precedes a payload in a datagram: header and tag, in bytes.
@@ -293,7 +293,7 @@ func (s *Session) Head() int {
 	return wire.SlotSize
 }
 
-// Seals returns the sealers for a stripe's datagrams to the node and from it, always the same; none without a secret.
+// Seals returns the sealers for a stripe's datagrams to the switch and from it, always the same; none without a secret.
 func (s *Session) Seals(stripe int) Seals { return of(s.seals, stripe) }
 
 // Ready waits until all ranks are there and returns the terms, without timers,
@@ -311,14 +311,14 @@ func (s *Session) Ready(ctx context.Context) (t innetwork.Terms, number int, err
 	}
 }
 
-// ReportBelow tells the parent which ranks have joined below a child node.
+// ReportBelow tells the parent which ranks have joined below a child switch.
 func (s *Session) ReportBelow(b Below) error { return s.line.write(note{Kind: below, Below: &b}) }
 
-// Lost is closed when the session has ended: the node drains, reports an error, or is gone.
+// Lost is closed when the session has ended: the switch drains, reports an error, or is gone.
 func (s *Session) Lost() <-chan struct{} { return s.lost }
 
 // Err returns why the session ended, or nil: ErrDraining, an *Error of the
-// node, ErrClosed, or what happened to the connection.
+// switch, ErrClosed, or what happened to the connection.
 func (s *Session) Err() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -57,7 +57,7 @@ func (l *line) write(v any) error {
 	return err
 }
 
-// read reads a frame into v. Its first byte must come within so long, in which this process runs, and all of it within
+// read reads a frame into v. Its first byte must come within so long, as far as this process runs, and the rest within
 // as long again.
 func (l *line) read(v any, within time.Duration) error {
 	conn := owntime.Reader{Conn: l.conn}
@@ -77,7 +77,7 @@ func (l *line) read(v any, within time.Duration) error {
 	return json.Unmarshal(body, v)
 }
 
-// Bounds of the time between pings. A member asks for a timeout, and must not make the node write
+// Bounds of the time between pings. A member asks for a timeout, and must not make the switch write
 // often.
 const (
 	minInterval = 250 * time.Millisecond

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// tape is a connection whose peer says what was recorded, then hangs up, and listens to nothing.
+// tape is a connection with a peer that plays back recorded bytes, then hangs up, and listens to nothing.
 type tape struct{ io.Reader }
 
 func (tape) Write(b []byte) (int, error)      { return len(b), nil }
@@ -28,7 +28,7 @@ func loopback() net.Addr {
 
 func play(b []byte) net.Conn { return tape{bytes.NewReader(b)} }
 
-// recorder keeps what is written to it.
+// recorder keeps the bytes written to it.
 type recorder struct {
 	tape
 	*bytes.Buffer
@@ -47,7 +47,7 @@ func record(f *testing.F, frames ...any) []byte {
 	return b.Bytes()
 }
 
-// FuzzAccept has a stranger say anything to a node. It must not panic, or admit who did not ask
+// FuzzAccept has a stranger say anything to a switch. It must not panic, or admit who did not ask
 // properly.
 func FuzzAccept(f *testing.F) {
 	ask := Request{Version: Version, Job: 1, Ranks: 2, Rank: 1, Milliseconds: 1000, Child: true}
@@ -84,7 +84,7 @@ func FuzzAccept(f *testing.F) {
 	})
 }
 
-// FuzzDial has a node say anything to who joins. It must not panic, and take terms only that hold
+// FuzzDial has a switch say anything to who joins. It must not panic, and take terms only that hold
 // water.
 func FuzzDial(f *testing.F) {
 	greet := greeting{Magic: magic, Version: Version}

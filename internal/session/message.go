@@ -9,17 +9,17 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/protocol/innetwork"
 )
 
-// Version is that of the frames, and of what datagrams mean: from 2 on owners keep contributions
-// (wire.Kept), from 3 on members probe the path (wire.Echo), from 4 on they are of wire.Version 4,
-// from 5 on stripes have tracks (innetwork.Terms.Tracks), in 6 they are of wire.Version 7, from 7 on secrets are
-// proven by TLS, and tags cover all of a slot's number, from 8 on members say which ranks of the group they are, and a
-// mismatch says who disagrees about what.
+// Version is the version of the frames, and of the meaning of datagrams: from 2 on owners keep contributions
+// (wire.Kept), from 3 on members probe the path (wire.Echo), from 4 on datagrams are of wire.Version 4, from 5 on
+// stripes have tracks (innetwork.Terms.Tracks), in 6 datagrams are of wire.Version 7, from 7 on secrets are proven by
+// TLS, and tags cover all of a slot's number, from 8 on members say which ranks of the group they are, and a mismatch
+// says who disagrees about what.
 const Version = 8
 
 // MaxRanks bounds a job.
 const MaxRanks = collective.MaxRanks
 
-// greeting opens a connection: the node speaks first, in clear.
+// greeting opens a connection: the switch speaks first, in clear.
 type greeting struct {
 	Magic   string `json:"magic"`
 	Version int    `json:"version"`
@@ -39,9 +39,9 @@ type Request struct {
 	Ranks int `json:"ranks"`
 	// Rank is who asks; of no meaning if Child is set.
 	Rank int `json:"rank"`
-	// InGroup is the rank in the group of which the communicator is a part, if that is another one; texts name it.
+	// InGroup is this rank's number in the whole group, which texts name, if it differs from Rank.
 	InGroup *int `json:"in_group,omitempty"`
-	// Child says that a node asks on behalf of ranks that it will name.
+	// Child says that a switch asks on behalf of ranks that it will name.
 	Child bool `json:"child,omitempty"`
 	// Reproducible asks for sums in members' order rather than as they arrive.
 	Reproducible bool `json:"reproducible"`
@@ -70,7 +70,7 @@ func (r *Request) Named() int {
 	return r.Rank
 }
 
-// check returns what is wrong with a request.
+// check returns an error if a request is wrong.
 func (r *Request) check() error {
 	switch {
 	case r.Version != Version:
@@ -87,11 +87,11 @@ func (r *Request) check() error {
 	return nil
 }
 
-// offer is the node's answer to a request.
+// offer is the switch's answer to a request.
 type offer struct {
 	Error string   `json:"error,omitempty"` // why there is none
 	Cause *cause   `json:"cause,omitempty"` // of that
-	Ports []uint16 `json:"ports,omitempty"` // of the node's sockets, by stripe
+	Ports []uint16 `json:"ports,omitempty"` // of the switch's sockets, by stripe
 }
 
 // Sockets is what a member tells of its own end of the data path.
@@ -126,7 +126,7 @@ type cause struct {
 	Between  *collective.Disagreement `json:"between,omitempty"`
 }
 
-// Below is what a child node tells of its members.
+// Below is what a child switch tells of its members.
 type Below struct {
 	// Ranks that have joined below the child since it told of some before.
 	Ranks []int `json:"ranks"`
@@ -134,7 +134,7 @@ type Below struct {
 	InGroup []int `json:"in_group,omitempty"`
 	// Chunk is the most bytes of elements that a datagram carries on every path below.
 	Chunk int `json:"chunk"`
-	// Room is how many bytes of chunks each stripe can hold at every node
+	// Room is how many bytes of chunks each stripe can hold at every switch
 	// below, from each of its members.
 	Room int `json:"room"`
 }
@@ -164,7 +164,7 @@ func (t *terms) unpack() innetwork.Terms {
 	}
 }
 
-// check returns what is wrong with terms that a node sent for stripes and a largest datagram.
+// check returns an error if the terms that a switch sent do not fit the stripes and the largest datagram.
 func (t *terms) check(ranks, stripes, datagram, head int) error {
 	switch {
 	case t == nil:
@@ -187,7 +187,7 @@ func (t *terms) check(ranks, stripes, datagram, head int) error {
 // Error is what the other side of a session says that went wrong.
 type Error struct {
 	Text string
-	// Mismatch says that ranks called or want different things: going on without the node is no help.
+	// Mismatch says that ranks called or want different things: going on without the switch is no help.
 	Mismatch bool
 	// Between is who called what, of a Mismatch; nil: only the text tells.
 	Between *collective.Disagreement
@@ -202,7 +202,7 @@ func errorOf(text string, c *cause) *Error {
 	return e
 }
 
-// cause is what is sent besides the text.
+// cause returns the fields to be sent besides the text.
 func (e *Error) cause() *cause {
 	if !e.Mismatch && e.Between == nil {
 		return nil

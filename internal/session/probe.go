@@ -12,27 +12,27 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/datagram"
 )
 
-// probePause is the time between two probes of a stripe of which not all has come back.
+// probePause is the time between two probes of a stripe while an answer is missing.
 const probePause = 20 * time.Millisecond
 
 // BrokenPath says, for people, that datagrams of so many bytes do not arrive although small ones
 // do.
 func BrokenPath(bytes int, from, to string) string {
-	return fmt.Sprintf("datagrams of %d bytes from %s to %s do not arrive, small ones do: the path's MTU is smaller than that of the "+
+	return fmt.Sprintf("datagrams of %d bytes from %s to %s do not arrive, small ones do: the path's MTU is smaller than the MTU of the "+
 		"interfaces at its ends; lower theirs, or set MCAST_CHUNK (1408 fits a path of 1500)", bytes, from, to)
 }
 
-// NodeAt names a node in errors.
+// NodeAt names a switch in errors.
 func NodeAt(addr netip.Addr) string { return fmt.Sprintf("the switch at %v", addr) }
 
-// passed is what is known to pass on a stripe.
+// passed says which datagrams are known to pass on a stripe.
 type passed struct {
 	small bool // short datagrams, both ways
-	up    bool // a chunk to the node
+	up    bool // a chunk to the switch
 	down  bool // a chunk from it
 }
 
-// prober is a Probe under way. It is the sink of what the node answers.
+// prober is a Probe under way. It is the sink of what the switch answers.
 type prober struct {
 	session *Session
 	path    *Datapath
@@ -42,7 +42,7 @@ type prober struct {
 	stripes []passed
 }
 
-// Probe sends the node short datagrams and such as hold a chunk, until both have come back on every
+// Probe sends the switch short datagrams and such as hold a chunk, until both have come back on every
 // stripe: that a session is open does not say what passes on the path of the data. It is for before
 // anybody else uses the sockets, with what Ready has returned. If ctx or the session ends first,
 // the error says what did not pass, in which direction, and the cause.
@@ -78,7 +78,7 @@ func (p *prober) run(ctx context.Context) error {
 	}
 }
 
-// first returns the first stripe of which not all has come back, or -1.
+// first returns the first stripe with an answer missing, or -1.
 func (p *prober) first() int {
 	for i, s := range p.stripes {
 		if !s.small || !s.up || !s.down {

@@ -16,7 +16,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
-// echo answers the probes of a member as a node does, but for what the path does not carry.
+// echo answers the probes of a member as a switch does, but for what the path does not carry.
 type echo struct {
 	*testing.T
 	socket *datagram.Socket
@@ -114,7 +114,7 @@ func TestProbeEndsWithTheSession(t *testing.T) {
 	require.ErrorIs(t, err, ErrDraining)
 }
 
-// probed is a session with the stripes of its node.
+// probed is a session with the stripes of its switch.
 func probed(t *testing.T, secret string) (*Session, []*echo) {
 	t.Helper()
 	var secrets Secrets

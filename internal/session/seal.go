@@ -8,9 +8,9 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/seal"
 )
 
-// Seals are those of a member's datagrams in both directions, on one stripe; nil: datagrams go as they are. Slots are
-// numbered on for ever, of which datagrams carry the lower half and seals cover all: what was recorded is not taken when
-// the lower halves have wrapped.
+// Seals are the sealers of a member's datagrams in both directions, on one stripe; nil: datagrams go as they are. Slots
+// are numbered without end. Datagrams carry the lower half of the number and seals cover all bits, so that recorded
+// datagrams are not accepted when the lower halves have wrapped.
 type Seals struct {
 	Out, In *seal.Sealer
 	Stripe  uint32 // the sender's number under the keys of both directions
@@ -74,8 +74,8 @@ func (s *Seals) Head() int { return wire.SlotSize + s.Out.Size() }
 // Encrypt reports whether payloads are hidden: then they are opened where they are received, and nowhere else.
 func (s *Seals) Encrypt() bool { return s.Out.Encrypts() }
 
-// Add puts a datagram with those that the batch sends next, and returns its length in bytes. It is
-// not ok if there is no room.
+// Add appends a datagram to the batch that is sent next, and returns its length in bytes. It is not
+// ok if there is no room.
 func (s *Seals) Add(b *datagram.Batch, h *wire.Slot, payload []byte) (bytes int, ok bool) {
 	var head, sealed []byte
 	if s.Encrypt() {
@@ -101,7 +101,7 @@ func (s *Seals) Open(h *wire.Slot, head, payload []byte) bool {
 	return len(head) == s.Head() && h.Get(head) == nil && s.Holds(h, head, payload)
 }
 
-// Holds does what is left for Open once the header is read.
+// Holds does the rest of Open once the header is read.
 func (s *Seals) Holds(h *wire.Slot, head, payload []byte) bool {
 	if s.In == nil {
 		return true

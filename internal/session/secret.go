@@ -13,16 +13,16 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/seal"
 )
 
-// Secret admits members to a node. It must never be logged.
+// Secret admits members to a switch. It must never be logged.
 type Secret struct {
 	Name string // for logs; may be empty
 	Text string
 }
 
-// Secrets are those that a node admits, each of which may belong to another tenant.
+// Secrets are the secrets that a switch admits; each may belong to another tenant.
 type Secrets []Secret
 
-// Check returns what is wrong with a secret; see config.CheckSecret. The error does not show it.
+// Check returns an error if a secret is not allowed; see config.CheckSecret. The error does not show it.
 func (s Secret) Check() error {
 	return config.CheckSecret(s.Text)
 }
@@ -61,13 +61,13 @@ func ReadSecrets(r io.Reader) (Secrets, error) {
 	return all, nil
 }
 
-// Ring is what a node recognizes members by, and proves to them in turn: its secrets. Nil is that of a node without.
+// Ring holds the secrets by which a switch recognizes members, and proves itself to them. It is nil without secrets.
 type Ring struct {
 	secrets Secrets
 	ring    *identity.Ring
 }
 
-// Ring returns that of some secrets. Of proofs that are under way, so many may keep a core busy at a time.
+// Ring returns the ring of some secrets. At most turns proofs keep a core busy at a time.
 func (s Secrets) Ring(turns int) (*Ring, error) {
 	if len(s) == 0 {
 		return nil, nil

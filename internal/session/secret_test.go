@@ -14,8 +14,8 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
-// relay passes what a node says to a member through change, which is told how much the node has said before, and what the
-// member says as it is.
+// relay passes the bytes of a switch to a member through change, with the number of bytes before them. It passes the
+// member's bytes unchanged.
 func relay(t *testing.T, n *node, change func(before int, b []byte) []byte) (address string) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -48,7 +48,7 @@ func relay(t *testing.T, n *node, change func(before int, b []byte) []byte) (add
 	return ln.Addr().String()
 }
 
-// TestNothingCanBeChanged passes a session through someone who changes, repeats or leaves out what the node says once
+// TestNothingCanBeChanged passes a session through someone who changes, repeats or leaves out what the switch says once
 // it has admitted the member.
 func TestNothingCanBeChanged(t *testing.T) {
 	for name, tamper := range map[string]func([]byte) []byte{
@@ -93,7 +93,7 @@ func TestProofsCannotBeChanged(t *testing.T) {
 	}
 }
 
-// TestImpostor stands where the node should be, knows another tenant's secret, and is not believed.
+// TestImpostor stands where the switch should be, knows another tenant's secret, and is not believed.
 func TestImpostor(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)

@@ -30,15 +30,15 @@ const (
 
 var someTerms = innetwork.Terms{Job: 77, Ranks: 3, Stripes: 2, Chunk: 1024, Slots: 16, First: 1<<32 - 3, Queue: 5, Wide: true}
 
-// node is what is at the other end of a Dial.
+// node is a switch at the other end of a Dial.
 type node struct {
 	net.Listener
 	peers   chan *Peer
 	errs    chan error
-	sockets []*datagram.Socket // of whoever came, once they are a peer
+	sockets []*datagram.Socket // of the members that came, once they are peers
 }
 
-// listen starts a node that offers two stripes to whom it admits.
+// listen starts a switch that offers two stripes to whom it admits.
 func listen(t *testing.T, secrets Secrets) *node {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -312,7 +312,7 @@ func TestWhoIsNotAdmitted(t *testing.T) {
 	}
 }
 
-// A node checks for itself what a member checks before it asks.
+// A switch checks for itself what a member checks before it asks.
 func TestRequestsAreChecked(t *testing.T) {
 	good := Request{Version: Version, Ranks: 2, Milliseconds: 1000}
 	for name, c := range map[string]struct {
@@ -351,8 +351,8 @@ func TestGarbageIsNoMember(t *testing.T) {
 		require.NoError(t, err)
 		_, err = conn.Write([]byte(junk))
 		require.NoError(t, err)
-		_ = conn.(*net.TCPConn).CloseWrite() // the node may have hung up by now
-		_, _ = io.Copy(io.Discard, conn)     // until the node hangs up
+		_ = conn.(*net.TCPConn).CloseWrite() // the switch may have hung up by now
+		_, _ = io.Copy(io.Discard, conn)     // until the switch hangs up
 		require.NoError(t, conn.Close())
 		require.Error(t, <-n.errs)
 	}

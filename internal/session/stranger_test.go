@@ -17,7 +17,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
-// TestAMemberThatNeverAnswers is held no longer than Accept was told, whatever it asks for.
+// TestAMemberThatNeverAnswers is held no longer than Accept was told, even if it asks for more.
 func TestAMemberThatNeverAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		here, there := net.Pipe()

@@ -1,8 +1,8 @@
 // Package staging takes tensors in a GPU's memory through collectives of host memory, in the order of the
 // GPU's streams: a call queues copies and waits on the device and returns, and so does a wait for it.
 //
-//   - Plan (plan.go) cuts an operation into pieces: what is copied out of tensors to staging memory,
-//     what a collective does there, what is copied in. It is pure.
+//   - Plan (plan.go) cuts an operation into pieces: the copies out of tensors to staging memory,
+//     the collective there, the copies in. It is pure.
 //   - turns (turns.go) begins the collectives of pieces in the order of calls, which is the same on all
 //     ranks, each once the GPU has copied its input out.
 //   - ring (ring.go) is staging memory and the two streams that copy. It queues everything at the time of
@@ -11,18 +11,18 @@
 //   - flight (flight.go) is a piece between its call and its results.
 //   - Stage (stage.go) has the rings of a group.
 //
-// What a driver does is behind Card; two of one device are equal.
+// The driver's work is behind Card; two Cards of one device are equal.
 package staging
 
-// Card is what the driver of a GPU does for its device; *gpudirect.Device is one, and says more of each.
-// Streams, events and addresses of device memory are the driver's. No method waits for the device, unless
-// what it queues finds no room in the driver's queue.
+// Card is the work of a GPU's driver for one device; *gpudirect.Device is a Card, and documents each method.
+// Streams, events and addresses of device memory are the driver's. No method waits for the device, unless the
+// driver's queue has no room.
 type Card interface {
 	Pin(size int) ([]byte, error)
 	NewStream() (uintptr, error)
 	NewEvent() (uintptr, error)
 	Capturing(stream uintptr) (bool, error)
-	// Idle reports whether a stream has done all. Its error is that of the device, which then does nothing more.
+	// Idle reports whether a stream has done all. An error is the device's, which then does nothing more.
 	Idle(stream uintptr) (bool, error)
 	Record(event, stream uintptr) error
 	Wait(stream, event uintptr) error

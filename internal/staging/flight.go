@@ -46,7 +46,7 @@ func (f *flight) end(err error) {
 	atomic.StoreUint32(f.word, f.sequence)
 }
 
-// spoil writes over what is no result, so that nobody takes it for one: of floats it makes NaN, of
+// spoil overwrites memory that holds no result, so that nobody takes it for one: floats become NaN,
 // integers -1 or the largest.
 func spoil(memory []byte) {
 	for i := range memory {

@@ -104,7 +104,8 @@ func Allgather(rank, ranks int, send, recv uintptr, bytes int, start Starter) Pl
 	return p
 }
 
-// ReduceScatter plans one whose result has so many bytes; the collective leaves it in the own shard.
+// ReduceScatter plans a Reduce-Scatter with a result of so many bytes; the collective leaves it in the
+// own shard.
 func ReduceScatter(rank, ranks int, send, recv uintptr, bytes int, start Starter) Plan {
 	return Plan{Name: "a Reduce-Scatter", Orders: Reduce, Start: start, Pieces: cut(bytes, piece(ranks), func(from, n int) Piece {
 		return Piece{

@@ -27,16 +27,16 @@ type ring struct {
 // place is a slot.
 type place struct {
 	memory []byte
-	// word is in pinned memory. It holds the sequence number of the last piece of this slot whose
-	// collective has ended.
+	// word is in pinned memory. It holds the sequence number of the last piece in this slot that has ended its
+	// collective.
 	word   *uint32
 	filled uintptr // an event: the piece was copied out
 	free   uintptr // an event: it was copied in, and the slot may be filled again
 	used   bool
 }
 
-// ready has the driver make what the ring lacks for pieces of so many bytes, and counts that. What was made
-// before an error stays for the next time.
+// ready has the driver make the parts that the ring lacks for pieces of so many bytes, and counts them.
+// Parts made before an error stay for the next time.
 func (r *ring) ready(bytes int, made *atomic.Uint64) (err error) {
 	need := func(what *uintptr, ask func() (uintptr, error)) {
 		if err != nil || *what != 0 {
@@ -70,7 +70,7 @@ func (r *ring) ready(bytes int, made *atomic.Uint64) (err error) {
 	return err
 }
 
-// grow gives the ring slots of so many bytes. What is queued stays in the old ones.
+// grow gives the ring slots of so many bytes. Pieces that are queued already stay in the old slots.
 func (r *ring) grow(bytes int, made *atomic.Uint64) error {
 	memory := takeMemory(r.card, slots*bytes)
 	if memory == nil {
@@ -92,8 +92,8 @@ func (r *ring) grow(bytes int, made *atomic.Uint64) error {
 	return nil
 }
 
-// begin has both streams wait for what a stream has queued so far: it makes the input, and may still read
-// what the output replaces.
+// begin has both streams wait for all that a stream has queued so far: its work makes the input, and may
+// still read memory that the output replaces.
 func (r *ring) begin(stream uintptr) error {
 	if err := r.card.Record(r.asked, stream); err != nil {
 		return err

@@ -20,13 +20,13 @@ var (
 type Config struct {
 	Ranks int
 	Open  func(ordinal int) (Card, error)
-	// Err returns why the group has failed, or nil. Whoever learns of that calls Fail.
+	// Err returns why the group has failed, or nil. The caller that learns of a failure calls Fail.
 	Err func() error
 	// Busy reports whether an error of a Starter means that it is to be tried again.
 	Busy func(err error) bool
 	// Broken is called when the group cannot go on: it ends all collectives, on all ranks.
 	Broken func(err error)
-	// Lost is called for the first operation whose results are not there; the GPU goes on without them.
+	// Lost is called for the first operation that has no results; the GPU goes on without them.
 	Lost func(name string, err error)
 }
 
@@ -50,7 +50,7 @@ type Stage struct {
 	cfg   Config
 	turns *turns
 
-	posting sync.Mutex // one call at a time, whose pieces stay together
+	posting sync.Mutex // one call at a time, so that its pieces stay together
 	cards   map[int]*cardOf
 	closed  bool
 
@@ -65,12 +65,12 @@ type cardOf struct {
 	rings map[Orders]*ring
 }
 
-// NewStage returns a Stage that has nothing yet: what it needs is made with the first operation.
+// NewStage returns a Stage that has nothing yet: memory, streams and events are made with the first operation.
 func NewStage(cfg Config) *Stage {
 	return &Stage{cfg: cfg, turns: newTurns(), cards: map[int]*cardOf{}}
 }
 
-// Post queues an operation behind what the caller's stream has queued, and returns.
+// Post queues an operation behind all that the caller's stream has queued, and returns.
 func (s *Stage) Post(at At, p Plan) (*Work, error) {
 	s.posting.Lock()
 	defer s.posting.Unlock()
@@ -105,8 +105,8 @@ func (s *Stage) Post(at At, p Plan) (*Work, error) {
 	s.flying.Add(1)
 	r.flying.Add(1)
 	if err := s.queue(w, r, at.Stream, &p); err != nil {
-		// The others have this operation, or parts of it are queued here: it cannot be called off, and its
-		// last call, which says that the streams have passed it, never comes.
+		// The other ranks have this operation, or some pieces are queued here, so it cannot be called off. Its last
+		// call, which says that the streams have passed it, never comes.
 		w.arrived()
 		w.Release()
 		s.flying.Done()
@@ -167,8 +167,8 @@ func (s *Stage) broken(err error) {
 	s.Fail(cmp.Or(s.cfg.Err(), err))
 }
 
-// Fail says that the group has failed, and why: what has not begun ends with that once the GPU comes to it,
-// and operations of host memory behind it end at once.
+// Fail says that the group has failed, and why: pieces that have not begun end with that error once the GPU
+// comes to them, and operations of host memory behind them end at once.
 func (s *Stage) Fail(err error) { s.turns.fail(err) }
 
 // Waits reports whether an operation of such an order has not begun, so that another one must wait for
@@ -188,7 +188,8 @@ func (s *Stage) Stats() Stats {
 	return Stats{Ops: s.ops.Load(), OutBytes: s.out.Load(), InBytes: s.in.Load(), Made: s.made.Load()}
 }
 
-// Shut refuses what is posted from now on, and returns a channel that is closed when all else is done.
+// Shut refuses further operations, and returns a channel that is closed when all operations posted before are
+// done.
 func (s *Stage) Shut() <-chan struct{} {
 	s.posting.Lock()
 	s.closed = true
@@ -222,8 +223,8 @@ func (s *Stage) Check() error {
 	return nil
 }
 
-// Close leaves what the stage has made to others, where the GPU has passed all that was queued. What it has
-// not come to ends with an error when it does.
+// Close leaves the rings that the GPU has passed to other groups. An operation that the GPU has not come to
+// ends with an error when it does.
 func (s *Stage) Close() {
 	s.turns.fail(ErrClosed)
 	s.turns.ended.Wait()

@@ -241,7 +241,7 @@ func step(t *testing.T, all []*rank, seed, n int) (wrong int) {
 	return wrong
 }
 
-// passes has a stream do one more thing, and returns what is closed once it has.
+// passes queues one more step on a stream, and returns a channel that is closed once the stream has done it.
 func passes(t *testing.T, card *stagingtest.Card, stream uintptr) <-chan struct{} {
 	passed := make(chan struct{})
 	require.NoError(t, card.Queue("next", stream, func() { close(passed) }))
@@ -286,7 +286,8 @@ func TestManyPieces(t *testing.T) {
 	require.Zero(t, step(t, all, 5, size))
 }
 
-// TestPlantedBugs leaves waits out, of which the first is what a Stage does and the others what its rings do.
+// TestPlantedBugs leaves out, one at a time, two waits of a ring, the wait of Work.Follow and the word that
+// ends a piece.
 func TestPlantedBugs(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the bugs are races")
@@ -345,7 +346,8 @@ func TestPlantedBugs(t *testing.T) {
 	})
 }
 
-// TestHostOperationsKeepTheirTurn posts one of the host behind one whose input is late.
+// TestHostOperationsKeepTheirTurn posts an operation of host memory behind one on device memory that waits
+// for its input.
 func TestHostOperationsKeepTheirTurn(t *testing.T) {
 	all := group(t, 2, 1<<20, 0, nil)
 	for _, r := range all {

@@ -19,7 +19,7 @@ const (
 // turn is a collective that is to begin.
 type turn struct {
 	orders Orders
-	open   bool // it may begin: what it takes is there
+	open   bool // it may begin: its input is there
 	what   interface {
 		// begin begins it, or ends it with the error with which the group has failed. It reports whether it
 		// must be tried again later, which one that has failed need not.
@@ -32,7 +32,7 @@ const again = time.Millisecond
 
 // turns begins collectives in the order in which they were added: each once it is open, and all that were
 // added before and have an order in common with it have begun. Once the group has failed the order does not
-// matter any more: what is open, or opened later, ends with the failure at once.
+// matter any more: a turn that is open, or opened later, ends with the failure at once.
 type turns struct {
 	mu     sync.Mutex
 	queue  []*turn
@@ -107,8 +107,8 @@ func (t *turns) look() {
 	}
 }
 
-// next returns whose turn it is, or nil. It stays in the queue until begun. Nothing begins of orders that are
-// full.
+// next returns the turn that is due, or nil. It stays in the queue until begun. Nothing begins of orders that
+// are full.
 func (t *turns) next(full Orders) (one *turn, failed error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -129,7 +129,7 @@ func (t *turns) begun(one *turn) {
 	}
 }
 
-// run begins what is open, until the group has failed and all of it has ended.
+// run begins turns as they are open, until the group has failed and all open ones have ended.
 func (t *turns) run() {
 	for {
 		var full Orders // of these one must be tried again

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// outcome is how an operation ends, for those who wait for it.
+// outcome is how an operation ends, for its waiting callers.
 type outcome struct {
 	done  chan struct{}
 	first atomic.Pointer[error] // what went wrong
@@ -88,7 +88,7 @@ type Work struct {
 	timer  *time.Timer
 }
 
-// Follow has what is queued on a stream from now on wait for the results, and returns at once.
+// Follow makes all that is queued on a stream from now on wait for the results, and returns at once.
 func (w *Work) Follow(stream uintptr) error {
 	w.following.Lock()
 	defer w.following.Unlock()

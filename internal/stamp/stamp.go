@@ -23,7 +23,7 @@ type Stamp struct {
 	CPUs   int    `json:"cpus"`   // that this process may run on
 }
 
-// Now returns that of this program, here and now.
+// Now returns the stamp of this program on this machine, today.
 func Now() Stamp {
 	s := unchanging()
 	s.Date = time.Now().UTC().Format(time.DateOnly)
@@ -42,7 +42,7 @@ var unchanging = sync.OnceValue(func() Stamp {
 	return s
 })
 
-// model finds that of the first core in /proc/cpuinfo.
+// model finds the model of the first core in /proc/cpuinfo.
 func model(cpuinfo string) string {
 	for line := range strings.Lines(cpuinfo) {
 		if name, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {

@@ -109,7 +109,7 @@ func TestTooMany(t *testing.T) {
 	require.Error(t, refused)
 }
 
-// TestMemory has room for one job's smallest window, and not for that of more ranks.
+// TestMemory has room for one job's smallest window, and not for the window of more ranks.
 func TestMemory(t *testing.T) {
 	s := start(t, Config{Memory: 256 << 10, JobMemory: 256 << 10, Workers: 1})
 	members := join(t, 2, at(s), nil)
@@ -118,7 +118,7 @@ func TestMemory(t *testing.T) {
 	require.Equal(t, int64(4*members[0].Terms.Chunk), taken)
 	reduceScatter(t, 1, members, someOps...)
 
-	for _, ranks := range []int{1, 3} { // what is left is too little, what is allowed is too little
+	for _, ranks := range []int{1, 3} { // the memory left is too little; the memory allowed a job is too little
 		_, err := tryJoin(t, ranks, at(s), nil)
 		require.ErrorContains(t, err, "bytes of slot memory")
 		require.ErrorContains(t, err, "allows 262144 a job")
@@ -218,7 +218,7 @@ func TestDrain(t *testing.T) {
 	require.Zero(t, s.Stats().Memory)
 }
 
-// TestRestart ends a node under its members, and starts another in its place.
+// TestRestart ends a switch under its members, and starts another in its place.
 func TestRestart(t *testing.T) {
 	addr := systest.ReservePort(t).String()
 	s := start(t, Config{Bind: addr})
@@ -269,13 +269,13 @@ func TestRanksThatCallDifferentThings(t *testing.T) {
 
 func TestBadConfig(t *testing.T) {
 	for want, c := range map[string]Config{
-		"-1 workers":       {Workers: -1},
-		"of which 2 a job": {Memory: 1, JobMemory: 2},
-		"a rate of -1":     {Rate: -1},
-		"ports 0 to 7":     {LastPort: 7},
-		`parent "here"`:    {Parent: "here"},
-		"missing port":     {Bind: "127.0.0.1"},
-		"-5 jobs, 4096":    {Jobs: -5},
+		"-1 workers":      {Workers: -1},
+		"and 2 for a job": {Memory: 1, JobMemory: 2},
+		"a rate of -1":    {Rate: -1},
+		"ports 0 to 7":    {LastPort: 7},
+		`parent "here"`:   {Parent: "here"},
+		"missing port":    {Bind: "127.0.0.1"},
+		"-5 jobs, 4096":   {Jobs: -5},
 	} {
 		_, err := Start(c)
 		require.ErrorContains(t, err, want)

@@ -23,8 +23,8 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/switchd/switchtest"
 )
 
-// The test program is a node when it is started with this variable, until its
-// standard input ends: what a node takes of the processor can then be told
+// The test program is a switch when it is started with this variable, until its
+// standard input ends: what a switch takes of the processor can then be told
 // from what the ranks take.
 const beSwitch = "BE_SWITCH"
 
@@ -41,7 +41,7 @@ func TestMain(m *testing.M) {
 	_ = s.Close()
 }
 
-// startProcess starts a node as a process and returns its address and id.
+// startProcess starts a switch as a process and returns its address and id.
 func startProcess(tb testing.TB) (addr string, pid int) {
 	tb.Helper()
 	cmd := exec.Command(os.Args[0])
@@ -94,8 +94,8 @@ func joinAt(tb testing.TB, addr string, ranks int, reproducible bool) []*switcht
 }
 
 // BenchmarkReduceScatter sums 4 ranks of 64 MiB of f32 (16 MiB a shard), and
-// half as much of bf16. MB/s is what the node sums; GB/s/core is the same a
-// second of processor time of the node's process.
+// half as much of bf16. MB/s is what the switch sums; GB/s/core is the same a
+// second of processor time of the switch's process.
 func BenchmarkReduceScatter(b *testing.B) {
 	const ranks, count = 4, 4 << 20
 	addr, pid := startProcess(b)

@@ -2,8 +2,8 @@ package switchd
 
 import "sync"
 
-// budget is the slot memory that jobs share, in bytes. Each secret has an
-// equal share, so that no tenant can take what is another's.
+// budget is the slot memory that jobs share, in bytes. Each secret has an equal share, so that no
+// tenant can take the share of another.
 type budget struct {
 	share int64 // of each secret, or of all without secrets
 
@@ -41,7 +41,7 @@ func (b *budget) used() (n int64) {
 	return n
 }
 
-// free is what is left for jobs of a secret.
+// free returns the memory left for jobs of a secret.
 func (b *budget) free(secret string) int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -1,14 +1,14 @@
-// Package switchd is the aggregation node of the in-network Reduce-Scatter
-// as a program: it drives internal/protocol/innetwork over sockets for any number of jobs. A job is
-// one communicator's Reduce-Scatter at this node.
+// Package switchd is the switch of the in-network Reduce-Scatter as a program: it drives
+// internal/protocol/innetwork over sockets for any number of jobs. A job is one communicator's
+// Reduce-Scatter at this switch.
 //
-//   - Server listens for sessions (internal/session), admits their jobs and bounds what they take.
-//   - job is what the members of a communicator share: it waits until all are
+//   - Server listens for sessions (internal/session), admits their jobs and bounds the resources of each.
+//   - job is the state that the members of a communicator share: it waits until all are
 //     there, sets the terms, and ends when the first of them is lost.
 //   - Workers move the bytes. Worker w owns stripe w of every job; a stripe has
 //     sockets, slots and credits of its own, so workers share nothing.
 //
-// A node may have a parent: it then sums what its own members send and is itself a
+// A switch may have a parent: it then sums the contributions of its own members and is itself a
 // member there, in each job.
 package switchd
 
@@ -25,7 +25,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/batch"
 )
 
-// Config says how a node is set up. The zero value of a field stands for its default.
+// Config says how a switch is set up. The zero value of a field stands for its default.
 type Config struct {
 	// Bind is where sessions are accepted, host:port. Default 127.0.0.1:0: any
 	// port, for this host alone. Datagrams use the same address.
@@ -35,10 +35,10 @@ type Config struct {
 	// Memory bounds the slots of all jobs, JobMemory those of one, in bytes.
 	// Defaults: 1 GiB, and a sixteenth of Memory.
 	Memory, JobMemory int64
-	// Rate is that of a member's link, in bits per second; together with the delay it
-	// says how large windows must be. Default: 40e9.
+	// Rate is the speed of a member's link, in bits per second; together with the delay it says how
+	// large windows must be. Default: 40e9.
 	Rate float64
-	// Parent is the node above, host:port; empty: there is none.
+	// Parent is the switch above, host:port; empty: there is none.
 	Parent string
 	// FirstPort and LastPort bound the UDP ports, for firewalls. Default: any.
 	FirstPort, LastPort uint16
@@ -51,7 +51,7 @@ type Config struct {
 	JoinTimeout time.Duration
 	// Chunk bounds the payload of a datagram in bytes. Default: what the paths carry.
 	Chunk int
-	// Network is what the node reaches members and its parent over. Default: the kernel.
+	// Network is what the switch reaches members and its parent over. Default: the kernel.
 	Network session.Network
 	// Elsewhere says that what goes from an address of this host to a member leaves by another interface than the one that has
 	// the address; empty: it does not. Default: nobody asks.
@@ -68,7 +68,7 @@ const handshake = 5 * time.Second
 // MaxWorkers bounds the stripes of a job; the wire has room for 256.
 const MaxWorkers = 64
 
-// complete fills in defaults and reports what is not allowed.
+// complete fills in defaults and reports values that are not allowed.
 func (c Config) complete() (Config, error) {
 	set(&c.Bind, "127.0.0.1:0")
 	set(&c.Workers, min(max(runtime.NumCPU()/2, 1), 16))
@@ -88,7 +88,7 @@ func (c Config) complete() (Config, error) {
 		}
 	}
 	check(c.Workers >= 1 && c.Workers <= MaxWorkers, "%d workers; want 1 to %d", c.Workers, MaxWorkers)
-	check(c.Memory >= 0 && c.JobMemory >= 0 && c.JobMemory <= c.Memory, "memory of %d bytes, of which %d a job; want at most all of it a job", c.Memory, c.JobMemory)
+	check(c.Memory >= 0 && c.JobMemory >= 0 && c.JobMemory <= c.Memory, "memory of %d bytes, and %d for a job; want at most as much for a job", c.Memory, c.JobMemory)
 	check(c.Chunk >= 8, "chunks of %d bytes; want at least 8", c.Chunk)
 	check(c.Rate > 0, "a rate of %v bit/s; want more than 0", c.Rate)
 	check(c.FirstPort <= c.LastPort && (c.FirstPort > 0 || c.LastPort == 0), "ports %d to %d; want first to last", c.FirstPort, c.LastPort)

@@ -85,7 +85,7 @@ func TestNobodyGetsMoreBack(t *testing.T) {
 			h := wire.Slot{Kind: wire.Echo, Job: members[0].Terms.Job}
 			h.Put(forged)
 			begun := s.Stats()
-			for sent := range batches { // of which each fits into the node's queue
+			for sent := range batches { // each batch fits into the switch's queue
 				for range batch {
 					_, err := unix.Write(members[0].Session.Sockets()[0].FD(), forged)
 					require.NoError(t, err)
@@ -106,7 +106,7 @@ func TestNobodyGetsMoreBack(t *testing.T) {
 	}
 }
 
-// TestStrangers sends a member's datagrams to the node's port from another socket.
+// TestStrangers sends a member's datagrams to the switch's port from another socket.
 func TestStrangers(t *testing.T) {
 	s := start(t, Config{Workers: 1})
 	members := join(t, 2, at(s), nil)
@@ -139,8 +139,8 @@ func TestGarbageInSessions(t *testing.T) {
 		require.NoError(t, err)
 		_, err = io.WriteString(conn, text)
 		require.NoError(t, err)
-		_ = conn.(*net.TCPConn).CloseWrite() // the node may have hung up by now
-		_, _ = io.Copy(io.Discard, conn)     // until the node hangs up
+		_ = conn.(*net.TCPConn).CloseWrite() // the switch may have hung up by now
+		_, _ = io.Copy(io.Discard, conn)     // until the switch hangs up
 		require.NoError(t, conn.Close())
 	}
 	reduceScatter(t, 1, members, someOps...)
@@ -243,8 +243,8 @@ func TestAMemberLeaves(t *testing.T) {
 	require.ErrorContains(t, lost(t, other), "rank 14 left before all ranks were there", "as the group names it")
 }
 
-// TestAMemberThatDoesNotRead neither sends nor reads what is sent to it, while
-// the others of its job wait and another job runs.
+// TestAMemberThatDoesNotRead neither sends nor reads, while the others of its job wait and another
+// job runs.
 func TestAMemberThatDoesNotRead(t *testing.T) {
 	s := start(t, Config{Workers: 1})
 	stuck := join(t, 3, at(s), nil)

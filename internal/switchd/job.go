@@ -19,7 +19,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/datagram"
 )
 
-// job is one communicator's Reduce-Scatter at this node.
+// job is one communicator's Reduce-Scatter at this switch.
 type job struct {
 	server       *Server
 	key          jobKey
@@ -33,7 +33,7 @@ type job struct {
 	offered      chan struct{} // closed when width is known
 	probed       chan struct{} // closed when a parent's sockets are not probed any more
 	over         chan struct{} // closed with err when the job ends
-	released     chan struct{} // closed when it has given back what it took
+	released     chan struct{} // closed when it has given back its resources
 	cancel       context.CancelFunc
 
 	mu       sync.Mutex
@@ -253,7 +253,7 @@ func (j *job) join(m *member) error {
 	return nil
 }
 
-// childReports takes from a node below which ranks it has.
+// childReports takes from a switch below which ranks it has.
 func (j *job) childReports(m *member, b session.Below) {
 	j.mu.Lock()
 	inGroup := b.InGroup
@@ -289,7 +289,7 @@ func (j *job) presentRanks() (ranks []int) {
 	return ranks
 }
 
-// startIfComplete is called when another rank is there: a node with a parent reports it there,
+// startIfComplete is called when another rank is there: a switch with a parent reports it there,
 // the root starts the job with the last one.
 func (j *job) startIfComplete() {
 	if j.running {
@@ -322,7 +322,7 @@ func (j *job) startIfComplete() {
 // numberMembers sorts the members by their lowest rank: that is their number.
 func (j *job) numberMembers() {
 	j.members = slices.DeleteFunc(j.members, func(m *member) bool {
-		if len(m.ranks) == 0 { // a node below which nobody joined
+		if len(m.ranks) == 0 { // a switch below which nobody joined
 			m.close()
 			go m.peer.Close()
 			return true
@@ -399,7 +399,7 @@ func (j *job) disagree(e *innetwork.MemberMismatchError) *session.Error {
 	d := collective.Disagreement{What: e.What}
 	for i, number := range e.Members {
 		m := j.members[number]
-		if d.Ranks[i] = -1; len(m.ranks) == 1 { // else it is one of those below another node
+		if d.Ranks[i] = -1; len(m.ranks) == 1 { // else it is one of those below another switch
 			d.Ranks[i] = m.inGroup[m.ranks[0]]
 		}
 	}
@@ -416,8 +416,8 @@ func (j *job) timeout() time.Duration {
 	return least
 }
 
-// end ends the job, tells its members why, and gives back what it took. It
-// must not be called by a worker. Only the first call counts.
+// end ends the job, tells its members why, and gives back the job's resources. It must not be
+// called by a worker. Only the first call counts.
 func (j *job) end(why *session.Error) {
 	j.mu.Lock()
 	if j.ended {

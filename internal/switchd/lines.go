@@ -7,19 +7,20 @@ import (
 	"time"
 )
 
-// Who may ask for jobs, without secrets everybody, has lines written to the log: so many each time at most. All jobs that
-// a node may have begin and end within that. Errors are the node's own: they are written whoever has taken the lines.
+// Anybody who may ask for jobs, without secrets everybody, causes lines in the log. They are limited to mostLines in
+// linesTime, enough for all jobs that a switch may have to begin and end. Errors come from the switch itself: they are
+// always written.
 const (
 	mostLines = 1000
 	linesTime = 10 * time.Second
 )
 
-// boundLines returns a logger that leaves out what is beyond, and then says how much that was.
+// boundLines returns a logger that leaves out lines beyond the limit, and then says how many they were.
 func boundLines(log *slog.Logger) *slog.Logger {
 	return slog.New(&bounded{log.Handler(), &lines{}})
 }
 
-// bounded is a handler of slog. Those that are made of it share its lines.
+// bounded is a handler of slog. Handlers made from it share its lines.
 type bounded struct {
 	slog.Handler
 	lines *lines

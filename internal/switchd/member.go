@@ -7,7 +7,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/datagram"
 )
 
-// member is who contributes: a rank, or a node with ranks below it.
+// member is who contributes: a rank, or a switch with ranks below it.
 type member struct {
 	peer    *session.Peer
 	ranks   []int       // sorted

@@ -47,7 +47,7 @@ func (t *tally) add(o *tally) {
 	t.Errors += o.Errors
 }
 
-// Stats are the counters of a node. Those of stages are up to 50 ms old.
+// Stats are the counters of a switch. Those of stages are up to 50 ms old.
 type Stats struct {
 	tally
 	Jobs   int
@@ -72,9 +72,9 @@ type reason int
 
 const (
 	unproven   reason = iota // no greeting, or a wrong secret
-	draining                 // the node is about to end
+	draining                 // the switch is about to end
 	stale                    // the epoch is over
-	mismatched               // ranks differ in what they join
+	mismatched               // the ranks' requests for a job differ
 	incomplete               // not all ranks came in time
 	tooMany                  // jobs or members
 	noMemory                 // of slots
@@ -94,7 +94,7 @@ func (c *counters) refuse(r reason) { c.refused[r].Add(1) }
 // oldPage is when who asks for metrics is given new ones: soon, as mcast top shows rates between two answers.
 const oldPage = 100 * time.Millisecond
 
-// Handler serves /metrics for Prometheus and /healthz, which says 503 while the node drains.
+// Handler serves /metrics for Prometheus and /healthz, which says 503 while the switch drains.
 func (s *Server) Handler() http.Handler {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(&collector{s})
@@ -113,7 +113,7 @@ func (s *Server) Handler() http.Handler {
 // collector hands the counters to Prometheus.
 type collector struct{ server *Server }
 
-// metric is a row of what is shown of each worker.
+// metric is a row of the table that is shown for each worker.
 type metric struct {
 	desc  *prometheus.Desc
 	kind  prometheus.ValueType
@@ -135,7 +135,7 @@ var metrics = []metric{
 	perWorker("duplicates_total", "Contributions that were there already.", prometheus.CounterValue, func(t *tally) uint64 { return t.Duplicates }),
 	perWorker("stale_total", "Contributions to slots that are not held.", prometheus.CounterValue, func(t *tally) uint64 { return t.Stale }),
 	perWorker("malformed_total", "Datagrams that no member can mean.", prometheus.CounterValue, func(t *tally) uint64 { return t.Malformed + t.Garbage }),
-	perWorker("bad_tags_total", "Datagrams whose tag is wrong.", prometheus.CounterValue, func(t *tally) uint64 { return t.BadTags }),
+	perWorker("bad_tags_total", "Datagrams with a wrong tag.", prometheus.CounterValue, func(t *tally) uint64 { return t.BadTags }),
 	perWorker("gaps_total", "Losses of contributions that were noticed and reported.", prometheus.CounterValue, func(t *tally) uint64 { return t.Gaps }),
 	perWorker("polls_total", "Polls of members that were answered.", prometheus.CounterValue, func(t *tally) uint64 { return t.Polls }),
 	perWorker("errors_total", "Errors that the kernel reported about datagrams.", prometheus.CounterValue, func(t *tally) uint64 { return t.Errors }),

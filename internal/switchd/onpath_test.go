@@ -27,22 +27,22 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
-// middle is somebody on the path of the datagrams between a member's socket and the node's: all go through him.
+// middle is somebody on the path of the datagrams between a member's socket and the switch's: all go through him.
 type middle struct {
 	toMember, toNode *net.UDPConn
 	meddle           func(up bool, b []byte) [][]byte // what he passes on in place of a datagram
 
 	mu       sync.Mutex
-	up, down [][]byte // recorded: to the node, to the member
+	up, down [][]byte // recorded: to the switch, to the member
 }
 
-// between puts him between two addresses, each of which knows him by one of his own.
+// between puts him between two addresses. Each of the two sees another address of his.
 func between(t *testing.T, member, node, asNode, asMember netip.AddrPort) *middle {
 	t.Helper()
 	open := func(from, to netip.AddrPort) *net.UDPConn {
 		c, err := net.DialUDP("udp4", net.UDPAddrFromAddrPort(from), net.UDPAddrFromAddrPort(to))
 		require.NoError(t, err)
-		_ = c.SetReadBuffer(4 << 20) // as much as there may be: what is lost is sent again
+		_ = c.SetReadBuffer(4 << 20) // as much as there may be: lost datagrams are sent again
 		return c
 	}
 	m := &middle{toMember: open(asNode, member), toNode: open(asMember, node)}
@@ -90,8 +90,8 @@ func (m *middle) recorded(up bool) [][]byte {
 	return slices.Clone(m.down)
 }
 
-// joinThrough has two ranks join a node, rank 0 by somebody in the middle, of which there is one a stripe. He
-// cannot read which ports the session agrees on, but sees packets; here the test tells him.
+// joinThrough has two ranks join a switch, rank 0 by somebody in the middle, one for each stripe. He cannot read which
+// ports the session agrees on, but sees packets; here the test tells him.
 func joinThrough(t *testing.T, s *Server, change func(*session.Hello)) ([]*switchtest.Rank, []*middle) {
 	t.Helper()
 	asNode, asMember := netip.MustParseAddr("127.0.0.2"), netip.MustParseAddr("127.0.0.3")
@@ -152,7 +152,7 @@ func contains(spies []*middle, seed uint64) bool {
 	return false
 }
 
-// TestOnThePath: without a secret, whoever sits between rank and switch reads gradients and changes sums.
+// TestOnThePath: without a secret, somebody between rank and switch reads gradients and changes sums.
 func TestOnThePath(t *testing.T) {
 	s := start(t, Config{Workers: 1, Chunk: 1416})
 	members, spies := joinThrough(t, s, func(*session.Hello) {})
@@ -172,8 +172,7 @@ func TestOnThePath(t *testing.T) {
 	require.ErrorContains(t, tryReduceScatter(t, 2, members, oneOp), "want", "a sum that is wrong, in silence")
 }
 
-// TestOnThePathWithSecret: with one he changes nothing, whatever he sends before the true datagrams, and with encryption
-// he reads nothing.
+// TestOnThePathWithSecret: with one he changes nothing, even if he sends first, and with encryption he reads nothing.
 func TestOnThePathWithSecret(t *testing.T) {
 	for name, encrypt := range map[string]bool{"tags": false, "encryption": true} {
 		t.Run(name, func(t *testing.T) {
@@ -222,16 +221,16 @@ func forgeries(r *rand.Rand, b []byte, recorded, other, stripe [][]byte) (all []
 	return all
 }
 
-// wrapped is two ranks and one stripe of a node, without sessions, each rank's datagrams through somebody in the middle.
+// wrapped is two ranks and one stripe of a switch, without sessions. Each rank's datagrams go through a middle.
 type wrapped struct {
 	terms   innetwork.Terms
-	nodes   []*datagram.Socket // the node's, by member
+	nodes   []*datagram.Socket // the switch's, by member
 	sockets []*datagram.Socket // of the members
-	at, of  []session.Seals    // the node's, the members'
+	at, of  []session.Seals    // the switch's, the members'
 	spies   []*middle
 }
 
-// begin lets node and ranks start at the first slot, as they do after 2^32. The node has ended when end returns.
+// begin lets switch and ranks start at the first slot, as they do after 2^32. The switch has ended when end returns.
 func (w *wrapped) begin(t *testing.T) (members []*switchtest.Rank, node *worker, end func()) {
 	t.Helper()
 	c := innetwork.StageConfig{Terms: w.terms, Members: 2, Owner: []int{0, 1}, Reproducible: true}
@@ -287,7 +286,7 @@ func newWrapped(t *testing.T, kind seal.Kind) *wrapped {
 	return w
 }
 
-// wrap has 2^32 slots go by, of which members send a datagram now and then.
+// wrap has 2^32 slots go by; the members send a datagram now and then.
 func (w *wrapped) wrap(t *testing.T) {
 	t.Helper()
 	b, err := datagram.NewBatch(w.of[0].Head(), 0)
@@ -317,9 +316,9 @@ func (c *carried) Send(head, _ []byte) syscall.Errno {
 	return 0
 }
 
-// TestReplayAfterAWrap records an operation, has 2^32 slots go by, and sends what was recorded before the true datagrams
-// of the operation that has the same numbers now, to the node or to the ranks. All sums are right. Where numbers are not
-// counted on, they are not: that is what it would do.
+// TestReplayAfterAWrap records an operation, has 2^32 slots go by, and sends the recorded datagrams before the true
+// ones of the operation that has the same numbers now, to the switch or to the ranks. All sums are right. Without a
+// count of the wraps they are wrong, which shows that the replay would work.
 func TestReplayAfterAWrap(t *testing.T) {
 	for _, kind := range []seal.Kind{seal.Tags, seal.Encryption} {
 		for name, c := range map[string]struct{ up, counted bool }{
@@ -375,7 +374,7 @@ func replayAfterAWrap(t *testing.T, kind seal.Kind, up, counted bool) {
 		}
 	}
 	done := func() bool { return members[0].Done() && members[1].Done() }
-	if !counted && !up { // ranks that hold results which the node has not sent find no end
+	if !counted && !up { // ranks that hold results which the switch has not sent find no end
 		done = func() bool {
 			return members[0].Stats().ReceivedBytes >= lengths(recorded[0]) && members[1].Stats().ReceivedBytes >= lengths(recorded[1])
 		}

@@ -9,7 +9,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/session"
 )
 
-// Timers of a node as a member of its parent: those that ranks have by default.
+// Timers of a switch as a member of its parent: the defaults of ranks.
 const (
 	cutoff  = 2 * time.Millisecond
 	reorder = 200 * time.Microsecond
@@ -17,7 +17,7 @@ const (
 	probeLimit = 2 * time.Second
 )
 
-// joinParent makes this node a member of its parent in the job, and starts the
+// joinParent makes this switch a member of its parent in the job, and starts the
 // job here when the parent says that all ranks are there.
 func (j *job) joinParent(ctx context.Context, tenant session.Secret, milliseconds int64) {
 	timeout := time.Duration(milliseconds) * time.Millisecond

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// refusals writes to the log who is no member, and why. Whoever reaches the node can have lines written so, therefore there
-// is one in linesTime, with how many others there have been since the last.
+// refusals writes to the log which strangers are refused, and why. Anybody who reaches the switch can cause such lines,
+// so there is one in linesTime, with the number of others since the last.
 type refusals struct {
 	mu      sync.Mutex
 	written time.Time

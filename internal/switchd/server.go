@@ -12,7 +12,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/identity"
 )
 
-// Server is a running node. Any goroutine may call its methods.
+// Server is a running switch. Any goroutine may call its methods.
 type Server struct {
 	cfg       Config
 	listener  net.Listener
@@ -37,7 +37,7 @@ type Server struct {
 // acceptPause is for when there are no descriptors left: some job will end.
 const acceptPause = 100 * time.Millisecond
 
-// endGrace is how long the node waits for members to take the news that their job is over.
+// endGrace is how long the switch waits for members to take the news that their job is over.
 const endGrace = time.Second
 
 // jobKey names a job. Those of different secrets never meet.
@@ -46,7 +46,7 @@ type jobKey struct {
 	id     uint64
 }
 
-// Start runs a node until Close. Its errors say what the configuration or the machine does not
+// Start runs a switch until Close. Its errors say what the configuration or the machine does not
 // allow.
 func Start(c Config) (*Server, error) {
 	c, err := c.complete()
@@ -78,7 +78,7 @@ func Start(c Config) (*Server, error) {
 	return s, nil
 }
 
-// Addr is where the node accepts sessions.
+// Addr is where the switch accepts sessions.
 func (s *Server) Addr() net.Addr { return s.listener.Addr() }
 
 func (s *Server) accept() {
@@ -108,7 +108,7 @@ func (s *Server) accept() {
 	}
 }
 
-// addConn notes a connection; it reports whether the node still takes any.
+// addConn notes a connection; it reports whether the switch still takes any.
 func (s *Server) addConn(conn net.Conn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -256,7 +256,7 @@ func (s *Server) announceEmpty() {
 	}
 }
 
-// Draining reports whether the node refuses new members.
+// Draining reports whether the switch refuses new members.
 func (s *Server) Draining() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -291,7 +291,7 @@ func (s *Server) all() (jobs []*job) {
 	return jobs
 }
 
-// Close ends the node and all jobs, and hangs up on everybody. It waits for all its goroutines.
+// Close ends the switch and all jobs, and hangs up on everybody. It waits for all its goroutines.
 // Closing twice does nothing.
 func (s *Server) Close() error {
 	s.mu.Lock()

@@ -29,7 +29,7 @@ func start(t *testing.T, c Config) *Server {
 	return s
 }
 
-// join brings ranks of a job together, rank r through the node that node gives.
+// join brings ranks of a job together, rank r through the switch that node gives.
 func join(t *testing.T, ranks int, node func(rank int) *Server, change func(*session.Hello)) []*switchtest.Rank {
 	t.Helper()
 	members, err := tryJoin(t, ranks, node, change)
@@ -138,7 +138,7 @@ func inputs(seed uint64, ranks int, ops ...collective.Op) [][][]byte {
 	return sends
 }
 
-// checkSums compares what all ranks have received, by operation, with what they ought to.
+// checkSums compares the results of all ranks, by operation, with the expected ones.
 func checkSums(sends, recvs [][][]byte, ops ...collective.Op) error {
 	for i, o := range ops {
 		n := o.Count * o.Type.Size()
@@ -211,7 +211,7 @@ func secrets(word string) session.Secrets {
 	return session.Secrets{{Name: "tenant", Text: word}}
 }
 
-// TestReproducible gives sums that depend on the order, which must be that of the ranks.
+// TestReproducible gives sums that depend on the order, which must be the order of the ranks.
 func TestReproducible(t *testing.T) {
 	s := start(t, Config{Workers: 2})
 	members := join(t, 4, at(s), nil)
@@ -244,7 +244,7 @@ func TestReproducible(t *testing.T) {
 	}
 }
 
-// TestTree sums at three nodes: two have ranks, and one of those fewer workers
+// TestTree sums at three switches: two have ranks, and one of those fewer workers
 // than the root, which has a rank of its own.
 func TestTree(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -275,7 +275,7 @@ func TestTree(t *testing.T) {
 	}
 }
 
-// TestDeepTree has a node that is child and parent.
+// TestDeepTree has a switch that is child and parent.
 func TestDeepTree(t *testing.T) {
 	root := start(t, Config{})
 	middle := start(t, Config{Parent: root.Addr().String()})

@@ -28,7 +28,7 @@ import (
 // stranger speaks the frames of a session by hand, as far as it likes.
 type stranger struct{ net.Conn }
 
-// come connects to a node and takes its greeting.
+// come connects to a switch and takes its greeting.
 func come(t *testing.T, s *Server) stranger {
 	t.Helper()
 	conn, err := net.Dial("tcp", s.Addr().String())
@@ -62,7 +62,7 @@ func (c stranger) write(t *testing.T, v any) {
 	require.NoError(t, err)
 }
 
-// ask requests to join a job, with a timeout of ten minutes, and takes the ports that the node
+// ask requests to join a job, with a timeout of ten minutes, and takes the ports that the switch
 // offers.
 func (c stranger) ask(t *testing.T, r session.Request) (ports []uint16) {
 	t.Helper()
@@ -93,8 +93,8 @@ func TestTinyDatagrams(t *testing.T) {
 	reduceScatter(t, 1, join(t, 2, at(s), nil), someOps...)
 }
 
-// TestAMemberThatNeverAnswers is admitted and then tells nothing of its
-// sockets. It goes with its job, whatever silence it asked for.
+// TestAMemberThatNeverAnswers is admitted and then tells nothing of its sockets. It goes with its
+// job, even if it asked for a longer silence.
 func TestAMemberThatNeverAnswers(t *testing.T) {
 	systest.Waits(t)
 	t.Parallel()
@@ -123,8 +123,8 @@ func TestCloseHangsUp(t *testing.T) {
 	require.Empty(t, s.conns)
 }
 
-// TestEarlyDatagrams of a member whose job waits for another rank take no
-// memory of the node's kernel: nothing of them is there when the job starts.
+// TestEarlyDatagrams of a member that waits for another rank of its job take no memory of the
+// switch's kernel: none of them is left when the job starts.
 func TestEarlyDatagrams(t *testing.T) {
 	s := start(t, Config{Workers: 1})
 	job := session.Hello{Job: 1, Ranks: 2}
@@ -194,7 +194,8 @@ func (c *caller) Close() error {
 	return nil
 }
 
-// TestPlacesOfStrangers: a newcomer has that of the oldest of his network once he has had his time, and no other.
+// TestPlacesOfStrangers: a newcomer gets the place of the oldest of his network once that one has had his time, and no
+// other place.
 func TestPlacesOfStrangers(t *testing.T) {
 	s, start := newStrangers(0), time.Now()
 	all := make([]*caller, leastStrangers)
@@ -241,7 +242,7 @@ func TestFailedProofs(t *testing.T) {
 			_, err = io.WriteString(conn, "GET / HTTP/1.1\r\n\r\n")
 			require.NoError(t, err)
 		}
-		_, _ = io.Copy(io.Discard, conn) // until the node hangs up
+		_, _ = io.Copy(io.Discard, conn) // until the switch hangs up
 		require.NoError(t, conn.Close())
 	}
 	seconds := int(time.Since(begun) / strangerTime) //nolint:forbidigo // the more time it took, the more were looked at
@@ -257,8 +258,8 @@ func TestFailedProofs(t *testing.T) {
 	})
 }
 
-// TestFloodOfProofs: strangers at many addresses prove a secret that the node does not know, over and over, while a job
-// runs and others join. Sums are right, and who knows a secret gets in.
+// TestFloodOfProofs: strangers at many addresses prove a secret that the switch does not know, over and over, while a
+// job runs and others join. Sums are right, and a member that knows a secret gets in.
 func TestFloodOfProofs(t *testing.T) {
 	s := start(t, Config{Workers: 1, Members: 200, Secrets: secrets(secret)})
 	members := join(t, 2, at(s), func(h *session.Hello) { h.Secret = secret })
@@ -294,7 +295,7 @@ func TestFloodOfProofs(t *testing.T) {
 	}
 }
 
-// parent is a node that offers a data port to the first that connects, and then talks to it. It
+// parent is a switch that offers a data port to the first that connects, and then talks to it. It
 // returns where it listens.
 func parent(t *testing.T, port uint16, talk func(p *session.Peer)) (address string) {
 	t.Helper()
@@ -318,8 +319,8 @@ func parent(t *testing.T, port uint16, talk func(p *session.Peer)) (address stri
 	return root.Addr().String()
 }
 
-// TestAChildTellsTheDifference has ranks join a child one after another: it
-// tells its parent of each once, so what it says is as long as what is new.
+// TestAChildTellsTheDifference has ranks join a child one after another: it tells its parent of
+// each once, so its messages are as long as the news.
 func TestAChildTellsTheDifference(t *testing.T) {
 	const ranks = 5
 	said := make(chan []int, ranks)
@@ -358,10 +359,10 @@ func TestAChildThatRepeatsItself(t *testing.T) {
 	require.NoError(t, err)
 	_, number, err := last.Ready(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, 1, number) // after the child, whose lowest rank is 0
+	require.Equal(t, 1, number) // after the child, which has rank 0 as its lowest
 }
 
-// TestAJobEndsWhileItsParentIsProbed: a rank leaves while the node waits for the parent's answers,
+// TestAJobEndsWhileItsParentIsProbed: a rank leaves while the switch waits for the parent's answers,
 // which never come; nobody reads the sockets any more when they are closed.
 func TestAJobEndsWhileItsParentIsProbed(t *testing.T) {
 	mute, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
@@ -377,7 +378,7 @@ func TestAJobEndsWhileItsParentIsProbed(t *testing.T) {
 			came += len(b.Ranks)
 		}
 		_ = p.Ready(innetwork.Terms{Job: 7, Ranks: 2, Stripes: 1, Chunk: 1024, Slots: 16, Queue: 5, Wide: true}, 0)
-		_, _ = p.Next() // until the node leaves
+		_, _ = p.Next() // until the switch leaves
 	})})
 	leaves, err := dial(t, s, session.Hello{Job: 1})
 	require.NoError(t, err)

@@ -34,7 +34,7 @@ type stripe struct {
 }
 
 // link is one end of a connection with a member, or with the parent. It implements node.Link and is
-// the sink of what it receives.
+// the sink of the received datagrams.
 type link struct {
 	stripe   *stripe
 	member   int // or innetwork.Up
@@ -129,9 +129,9 @@ func (l *link) Receive(hint []byte) bool {
 	}
 	n, err := l.batch.Receive(l.socket, hint, messages, l)
 	if err != nil {
-		l.stripe.worker.moved.Errors++ // nobody listens there any more; the session says what it means
+		l.stripe.worker.moved.Errors++ // nobody listens there any more; the session tells why
 		l.failures++
-		l.readable = l.failures < maxFailures // the error came in place of what is queued
+		l.readable = l.failures < maxFailures // the error came in place of the queued datagrams
 		return l.readable
 	}
 	l.failures, l.readable = 0, n > 0
@@ -176,7 +176,7 @@ func (l *link) Flush() int {
 		l.stripe.worker.moved.Errors++
 		if errors.Is(err, unix.EMSGSIZE) {
 			l.stripe.fail(fmt.Errorf("the path takes less than when the job began: %w", err))
-		} // else nobody listens there any more; the session says what it means
+		} // else nobody listens there any more; the session tells why
 		return added
 	}
 	if l.room = l.batch.Room(); l.room == datagram.Congested {

@@ -60,9 +60,9 @@ func adopted(t *testing.T, w *worker, members int) (*stripe, []*datagram.Socket)
 	return s, ends
 }
 
-// TestShares has one worker serve two jobs, the members of one of which have
-// sent as many short or large datagrams as their sockets hold. As long as the
-// other has something left, it gets at least three quarters of what is its fair half.
+// TestShares has one worker serve two jobs. The members of one job have sent as many short or large
+// datagrams as their sockets hold. As long as the other has something left, it gets at least three
+// quarters of its fair half.
 func TestShares(t *testing.T) {
 	for name, size := range map[string]int{"empty": 0, "a byte": 1, "like the other's": 1408, "large": 32 << 10} {
 		t.Run(name, func(t *testing.T) {
@@ -103,8 +103,8 @@ func TestShares(t *testing.T) {
 	}
 }
 
-// TestErrorBeforeData has the network refuse a datagram of the node before its
-// member sends one: the kernel reports that first, and does not call again for what is queued.
+// TestErrorBeforeData has the network refuse a datagram of the switch before its member sends one:
+// the kernel reports that first, and does not call again for the queued datagram.
 func TestErrorBeforeData(t *testing.T) {
 	w := worked(t)
 	s, ends := adopted(t, w, 1)
@@ -124,7 +124,7 @@ func TestErrorBeforeData(t *testing.T) {
 }
 
 // TestCongestion: a link that the kernel has no memory for is tried again after a pause, though no
-// event comes; one whose socket is full is not.
+// event comes; a link with a full socket is not.
 func TestCongestion(t *testing.T) {
 	for e, again := range map[unix.Errno]bool{unix.ENOBUFS: true, unix.ENOMEM: true, unix.EAGAIN: false} {
 		w := worked(t)

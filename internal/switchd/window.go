@@ -12,10 +12,9 @@ import (
 )
 
 const (
-	// leastDelay is what a round trip takes at least until everybody has had a
-	// turn on a core. With 4 ranks and a node on 2 cores, 64 MiB a rank took 166 ms
-	// with it at 40 Gbit/s, 203 ms with a quarter, and 195 ms with four times
-	// as much, whose slots no longer fit the cache.
+	// leastDelay is the least time of a round trip until everybody has had a turn on a core. With 4
+	// ranks and a switch on 2 cores, 64 MiB a rank took 166 ms with it at 40 Gbit/s, 203 ms with a
+	// quarter, and 195 ms with four times as much: then the slots no longer fit the cache.
 	leastDelay = 500 * time.Microsecond
 	// grain is what chunks are a multiple of where they are long enough: a cache line.
 	grain = 64
@@ -57,7 +56,7 @@ func (j *job) affordable() int64 {
 	return min(j.server.cfg.JobMemory, j.server.memory.free(j.key.secret))
 }
 
-// room is how many bytes of chunks a stripe can hold at this node, and below,
+// room is how many bytes of chunks a stripe can hold at this switch, and below,
 // from each member.
 func (j *job) room() int {
 	one := j.shape(innetwork.Terms{Chunk: 8, Slots: 1, Wide: true})
@@ -116,7 +115,7 @@ func (j *job) terms() (innetwork.Terms, error) {
 	return t, nil
 }
 
-// narrowest is the least room of the nodes below.
+// narrowest is the least room of the switches below.
 func (j *job) narrowest() int {
 	room := 1 << 62
 	for _, m := range j.members {
@@ -216,5 +215,5 @@ func (j *job) release() {
 	}
 }
 
-// worker returns the one that owns a stripe. A node with fewer workers than its parent shares them.
+// worker returns the one that owns a stripe. A switch with fewer workers than its parent shares them.
 func (s *Server) worker(stripe int) *worker { return s.workers[stripe%len(s.workers)] }

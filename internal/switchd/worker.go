@@ -37,7 +37,7 @@ type worker struct {
 	retryAt innetwork.Time  // when to try congested links again; 0: there are none
 
 	retired  tally // of stripes that are gone
-	moved    tally // what is counted here rather than by stages
+	moved    tally // the counts that the worker itself makes, not the stages
 	countAt  innetwork.Time
 	counted  atomic.Pointer[tally]
 	mu       sync.Mutex
@@ -98,7 +98,7 @@ func (w *worker) post(r request) {
 	w.poller.Wake()
 }
 
-// stop ends the worker, whatever stripes it has.
+// stop ends the worker, also while it has stripes.
 func (w *worker) stop() {
 	w.stopping.Store(true)
 	w.poller.Wake()

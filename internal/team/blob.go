@@ -26,7 +26,7 @@ type Blob struct {
 	Secret   string `json:"e,omitempty"` // the name of the identity, see identity.Identity.Name
 	RcvBuf   int    `json:"b"`           // largest receive buffer of a socket
 	Switches int    `json:"x"`           // aggregation nodes that it knows
-	Settings string `json:"s,omitempty"` // those that must agree and differ from the defaults
+	Settings string `json:"s,omitempty"` // the settings that must agree and differ from the defaults
 	Topology string `json:"t,omitempty"` // where its host is in the network
 	// Rails are the addresses of each further interface that is asked for.
 	Rails [][]netip.Addr `json:"l,omitempty"`

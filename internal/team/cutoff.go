@@ -6,9 +6,9 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/netdev"
 )
 
-// Cutoff returns the least time without news after which this rank fetches what is missing: MCAST_CUTOFF, times the
-// ranks of its host for each core that they may use. Where ranks outnumber cores, a rank does not run while
-// others have its core, and what it has not read yet is not lost.
+// Cutoff returns the least time without news after which this rank fetches missing chunks: MCAST_CUTOFF, times the
+// ranks of its host for each core that they may use. Where ranks outnumber cores, a rank does not run while others have
+// its core, and the chunks that it has not read yet are not lost.
 func (a *Plan) Cutoff(cores int) time.Duration {
 	ranks := 0
 	for r := range a.Hosts {

@@ -76,8 +76,8 @@ func common(all []offers) (way reach, without [2]int, ok bool) {
 	return 0, without, false
 }
 
-// meetAt fills in where ranks are reached: on one host by loopback, unless a rank asks for an interface, else by the
-// ways that there are, of which the first is tried first.
+// meetAt fills in where ranks are reached: on one host by loopback, unless a rank asks for an interface, else by one of
+// several ways, which are tried in order.
 func (a *Plan) meetAt(all []Blob, offered []offers) error {
 	candidates := make([][]netdev.Candidate, a.Size)
 	asked := false
@@ -89,7 +89,7 @@ func (a *Plan) meetAt(all []Blob, offered []offers) error {
 		candidates[r] = all[r].Candidates
 	}
 	if a.OneHost && !asked {
-		// Whatever the family of other networks: by itself Linux does no multicast on lo over IPv6.
+		// The family of other networks does not matter here: by itself Linux does no multicast on lo over IPv6.
 		loopback := netip.AddrFrom4([4]byte{127, 0, 0, 1})
 		if a.Settings.Group.Is6() {
 			loopback = netip.IPv6Loopback()
@@ -144,9 +144,9 @@ func (a *Plan) noFamily(without [2]int, offered []offers) error {
 		"%s, and %s: give the interface of one of them an address of the other's kind, or name interfaces that reach each other (MCAST_IFACE)", text[0], text[1])}
 }
 
-// drawnGroup returns the multicast group for a job, with room in its last four bits for subgroups: of
-// the organisation-local block 239.192.0.0/14 (RFC 2365), or of the transient ones of a site, ff15::/16.
-// There the last 32 bits make the Ethernet address, and are of those that hosts may take (RFC 3307).
+// drawnGroup returns the multicast group for a job, with room in its last four bits for subgroups: in the
+// organisation-local block 239.192.0.0/14 (RFC 2365), or among the transient groups of a site, ff15::/16. In an IPv6
+// group the last 32 bits make the Ethernet address, and lie in the range that hosts may take (RFC 3307).
 func drawnGroup(is4 bool, job uint64) netip.Addr {
 	j := job >> 1 // the lowest bit is always set
 	if is4 {

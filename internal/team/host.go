@@ -16,7 +16,7 @@ type Host struct {
 	place    string // in the network, as MCAST_TOPOLOGY says
 }
 
-// String names the host to whoever has to look after it.
+// String names the host for the people who look after it.
 func (h Host) String() string {
 	if h.Name == "" {
 		return h.Addr.String()

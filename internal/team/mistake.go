@@ -10,7 +10,7 @@ import (
 // itself. The group goes on.
 type ArgumentError struct{ Text string }
 
-// Error names the argument and what is allowed.
+// Error names the argument and the values that are allowed.
 func (e *ArgumentError) Error() string { return e.Text }
 
 // Argument is an ArgumentError.
@@ -24,5 +24,5 @@ type MismatchError struct {
 	Text    string
 }
 
-// Error names both ranks and what they have.
+// Error names both ranks and the value that each has.
 func (e *MismatchError) Error() string { return e.Text }

@@ -9,15 +9,15 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/shm"
 )
 
-// A group works on two levels where there are several hosts, and several ranks on some: the ranks of
-// a host are a node, which shares a region of memory, and the ranks with the same place in their nodes
-// are a column, which the network joins. What must cross a host's link does so once, by the column
-// whose turn it is, and gets to the other ranks of the node through memory (decision 0044).
+// A group works on two levels where there are several hosts, and several ranks on some: the ranks of a host are a node,
+// which shares a region of memory, and the ranks with the same place in their nodes are a column, which the network
+// joins. Data that must cross a host's link cross it once, by one column (columns take turns), and get to the other
+// ranks of the node through memory (decision 0044).
 //
-// There are as many columns as the smallest host has ranks. Ranks of larger hosts that are in none reach
-// other hosts through one of their own host that is.
+// There are as many columns as the smallest host has ranks. A rank of a larger host that is in no column reaches other
+// hosts through a rank of its own host that is in one.
 
-// Members are ranks of a group that work together, and which of them this rank is.
+// Members are ranks of a group that work together, and this rank's place among them.
 type Members struct {
 	Ranks []int // of the group
 	Own   int   // this rank's index
@@ -41,7 +41,7 @@ func (m *Members) others() []int {
 	return slices.Concat(m.Ranks[:m.Own], m.Ranks[m.Own+1:])
 }
 
-// ByPlace is what is in a map, of those of its ranks that are members, by place instead of by rank.
+// ByPlace keeps the entries of a map for the ranks that are members, by place instead of by rank.
 func ByPlace[T any](m *Members, byRank map[int]T) map[int]T {
 	all := make(map[int]T, len(byRank))
 	for place, r := range m.Ranks {
@@ -123,11 +123,11 @@ func apart(ranks []Host) string {
 type Surplus struct {
 	Rank, Host, Place int
 	Column            int // the place of the rank of its host that stands for it
-	Row               int // which one it is of those that column sums for
+	Row               int // its index among the ranks that this column sums for, see ownersOf
 }
 
-// ownersOf returns the ranks that each column sums for: those at its place of each host and, behind these, host by
-// host, those that they stand for, of which surplus says more.
+// ownersOf returns the ranks that each column sums for: the ranks at its place of each host and, behind these, host by
+// host, the surplus ranks that it stands for. all describes every surplus rank.
 func ownersOf(nodes [][]int) (owners [][]int, all []Surplus) {
 	columns, _ := fewestAndMost(nodes)
 	owners = make([][]int, columns)

@@ -1,14 +1,14 @@
 package team
 
-// Placer deals a ring of memory to reservations, one after another. Whoever makes the same
-// reservations in the same order gets the same places, without a word to anybody.
+// Placer deals a ring of memory to reservations, one after another. Ranks that make the same reservations in the same
+// order get the same places, without a word to each other.
 type Placer struct {
 	Bytes  int // of the ring
 	next   int // where the next reservation begins, unless it does not fit there
 	number uint64
 	order  uint64 // a hash of what was reserved so far
 	lap    int
-	live   []Place // in order; whoever lies where a later one lies is none of them
+	live   []Place // in order, without the places that a later one overlaps
 }
 
 // Place is where a reservation lies. Nobody may write there before all have released the

@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestPlacer reserves at random and holds each place against all older ones: what it must wait for is
-// the newest of those that lie where it does, or a newer one that an earlier reservation waited for.
+// TestPlacer reserves at random and compares each place with all older ones: it must wait for the newest reservation
+// that it overlaps, or for a newer one that an earlier reservation waited for.
 func TestPlacer(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	for range 300 {

@@ -44,7 +44,7 @@ type Plan struct {
 	most       int     // and those of the largest
 	Owners     [][]int // the ranks that each column sums for, see ownersOf
 	Surplus    []Surplus
-	Column     Members // those that the network joins: all, or one of each node
+	Column     Members // the ranks that the network joins: all, or one of each node
 	flat       string  // why there are no nodes
 	RcvBuf     int
 	Narrow     int // bytes of the largest packets that the paths between ranks carry; 0: as long as interfaces say
@@ -105,18 +105,18 @@ func (a *Plan) countSwitches(all []Blob) {
 	a.Switches = all[0].Switches
 	for r := range all {
 		if all[r].Switches != all[0].Switches {
-			a.NoSwitch = fmt.Sprintf("MCAST_SWITCH names %d nodes at rank 0 and %d at rank %d; set as many at all ranks, or none", all[0].Switches, all[r].Switches, r)
+			a.NoSwitch = fmt.Sprintf("MCAST_SWITCH names %d switches at rank 0 and %d at rank %d; set as many at all ranks, or none", all[0].Switches, all[r].Switches, r)
 			a.Switches, a.OddSwitch = 0, true
 			return
 		}
 	}
-	a.NoSwitch = "no aggregation node is configured: each owner sums its own shard"
+	a.NoSwitch = "no switch is configured: each rank sums its own shard"
 	if a.Switches > 0 {
 		a.NoSwitch = "ranks join the switch at the first Reduce-Scatter"
 	}
 }
 
-// add takes one rank's blob into account. first is that of rank 0, own says from what this rank was built.
+// add takes one rank's blob into account. first is the blob of rank 0, own has the version and the build of this rank.
 func (a *Plan) add(r int, b, first, own *Blob) error {
 	switch {
 	case b.Version != own.Version:
@@ -185,7 +185,7 @@ func DifferentSettings(first, other string, r int) *MismatchError {
 	}
 }
 
-// differentSecrets says that rank r has not the secret of rank 0, each of which may have none.
+// differentSecrets says that rank r does not have the secret of rank 0. Either may have none.
 func differentSecrets(first, other string, r int) *MismatchError {
 	what := func(name string) string {
 		if name == "" {
@@ -237,7 +237,8 @@ func (a *Plan) choose(all []Blob) error {
 	return nil
 }
 
-// Name tells groups apart for those who look on. It is not the job's number, which is all that some datagrams prove.
+// Name tells groups apart for people who look on. It is not the job's number: some datagrams prove themselves by that
+// alone.
 func (a *Plan) Name() string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "torch-mcast group %x", a.Job))
 	return hex.EncodeToString(sum[:8])

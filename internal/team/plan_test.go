@@ -15,7 +15,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 )
 
-// TestLoopbackReachesNobodyElse has a rank whose host knows no interface but loopback.
+// TestLoopbackReachesNobodyElse has a rank on a host that knows no interface but loopback.
 func TestLoopbackReachesNobodyElse(t *testing.T) {
 	blobs := [][]byte{
 		fmt.Appendf(nil, `{"v":%d,"r":0,"n":2,"h":"a/1","a":"10.0.0.1","p":7000,"k":"1","j":"1","m":1500,"b":212992}`, spokenVersion),

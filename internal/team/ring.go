@@ -2,9 +2,9 @@ package team
 
 import "slices"
 
-// ringOf is the order of ranks for what goes from rank to rank: those of a host one after another, and
-// so those of the hosts of a rack, of a row of racks and so on, as MCAST_TOPOLOGY says. What is relayed
-// then enters and leaves each of them once. What has no such part stays in the order of ranks.
+// ringOf is the order of ranks for data that go from rank to rank: the ranks of a host one after another, and so the
+// hosts of a rack, the racks of a row and so on, as MCAST_TOPOLOGY says. Relayed data then enter and leave each of them
+// once. Hosts without such a part of the network stay in the order of ranks.
 func ringOf(ranks []Host) []int {
 	hosts, of := HostsOf(ranks)
 	first := map[string]int{}         // host in each part of the network

@@ -42,8 +42,8 @@ func TestRingFollowsPlaces(t *testing.T) {
 		{"abcabc", "r1 r2 r1 r1 r2 r1", []int{0, 3, 2, 5, 1, 4}},
 		{"abcdef", "x/1 y/1 x/2 y/2 x/1 y/1", []int{0, 4, 2, 1, 5, 3}},
 		{"abcd", "x/1 y/1 x y", []int{0, 2, 1, 3}},
-		{"abab", "r1 r2 r3 r4", []int{0, 2, 1, 3}}, // a host is in one place, that of its first rank
-		{"abcd", "- r1 - r1", []int{0, 2, 1, 3}},   // who does not say so is not with those who do
+		{"abab", "r1 r2 r3 r4", []int{0, 2, 1, 3}}, // a host is in one place, where its first rank is
+		{"abcd", "- r1 - r1", []int{0, 2, 1, 3}},   // hosts that name no place do not come between hosts that do
 	} {
 		ranks := lettered(c.hosts)
 		for r, place := range strings.Fields(c.places) {

@@ -30,7 +30,7 @@ type Grain struct {
 // segmentsOf returns how many segments an operation may have if each is so many steps in the lane that has most.
 func segmentsOf(steps int) int { return max(LeastSegments, mostSteps/steps) }
 
-// GatherGrain is that of an Allgather. One that stays whole is a segment of something larger.
+// GatherGrain is the grain of an Allgather. One that stays whole is a segment of something larger.
 func (a *Plan) GatherGrain(whole bool) Grain {
 	if whole {
 		return Grain{segments: 1}
@@ -38,7 +38,7 @@ func (a *Plan) GatherGrain(whole bool) Grain {
 	return Grain{least: SegmentBytes, segments: segmentsOf(a.GatherSteps())}
 }
 
-// ReduceGrain is that of a Reduce-Scatter. One that stays whole is cut where its sums would need too much memory.
+// ReduceGrain is the grain of a Reduce-Scatter. One that stays whole is cut where its sums would need too much memory.
 func (a *Plan) ReduceGrain(whole bool) Grain {
 	rows := 0
 	for _, owners := range a.Owners {
@@ -51,7 +51,7 @@ func (a *Plan) ReduceGrain(whole bool) Grain {
 	return g
 }
 
-// RootGrain is that of an operation with a root: steps are the same, however many nodes there are.
+// RootGrain is the grain of an operation with a root: steps are the same, however many nodes there are.
 func RootGrain() Grain { return Grain{least: SegmentBytes, segments: segmentsOf(2)} }
 
 // GatherSteps bounds the steps that a segment of an Allgather is of a lane, alike on all ranks.
@@ -70,9 +70,9 @@ func (a *Plan) ReduceSteps() int {
 	return max(a.most, len(a.Nodes))
 }
 
-// Cut cuts a shard of so many bytes, in elements of a size, into segments; there is one at least. Ranks compare the
-// lengths of segments, so that of the first one tells how many follow: else one that called less than the others
-// would find nothing wrong.
+// Cut cuts a shard of so many bytes, in elements of a size, into segments; there is one at least. The length of the
+// first segment tells how many follow, and ranks compare lengths: otherwise a rank that called a shorter operation than
+// the others would find nothing wrong.
 func (g Grain) Cut(bytes, size int) []Stretch {
 	step := (max(g.least, (bytes+g.segments-1)/g.segments) + Line - 1) / Line * Line
 	if g.most > 0 {

@@ -20,9 +20,9 @@ type Way struct {
 // mostNetworks bounds how many are tried beside the default routes.
 const mostNetworks = 3
 
-// ways returns those that may do, the best first: the addresses of the hosts' default routes, then
-// networks that all hosts are in; but a network whose links are all known to be faster than those of the default
-// routes goes before them. Ranks of different hosts that have one address would find themselves there.
+// ways returns the usable ways, the best first: the addresses of the hosts' default routes, then networks that all
+// hosts are in. But a network goes before the default routes if all its links are known to be faster than theirs. A way
+// in which ranks of different hosts have the same address is left out: a rank would reach its own host there.
 func ways(hosts []Host, offered []offers, candidates [][]netdev.Candidate) []Way {
 	var all, networks []Way
 	_, of := HostsOf(hosts)

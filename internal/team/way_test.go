@@ -12,8 +12,8 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/netdev"
 )
 
-// TestWays: each rank's line has its addresses, the first of the default route, with their speeds. What
-// is wanted are the last bytes of the addresses by each way.
+// TestWays: each rank's line has its addresses, the first of the default route, with their speeds. The last bytes of
+// the addresses by each way are wanted.
 func TestWays(t *testing.T) {
 	for name, c := range map[string]struct {
 		hosts string

@@ -47,8 +47,8 @@ func (m micros) MarshalJSON() ([]byte, error) {
 	return fmt.Appendf(nil, "%s%d.%03d", sign, m/1000, m%1000), nil
 }
 
-// baseStep is a quarter of a year. Kineto's base is the last multiple of it since 1970, so that files of the same
-// quarter have the same (ChromeTraceBaseTime in libkineto/src/output_json.cpp).
+// baseStep is a quarter of a year. Kineto's base is the last multiple of baseStep since 1970, so that files of the same
+// quarter have the same base (ChromeTraceBaseTime in libkineto/src/output_json.cpp).
 const baseStep = 7889238 * int64(time.Second)
 
 func baseOf(at time.Time) int64 { return at.UnixNano() / baseStep * baseStep }

@@ -13,7 +13,7 @@ import (
 var ErrNotRegular = errors.New("not a regular file")
 
 // WriteFile writes the trace to a file for this user alone, in place of one that is there. The file is whole whenever
-// it is there. What is no regular file stays: a rename would put the trace in place of a device.
+// it is there. Anything but a regular file stays, with an error: a rename would put the trace in place of a device.
 func (t *Trace) WriteFile(path string) error {
 	if at, err := os.Stat(path); err == nil && !at.Mode().IsRegular() {
 		return &os.PathError{Op: "replace", Path: path, Err: ErrNotRegular}

@@ -16,8 +16,8 @@ const (
 	left = time.Hour // after which a file that is not whole is one that a killed process has left
 )
 
-// Path returns the file of this process in a directory: trace-HOST-PID.json, or trace-HOST-NAMESPACE-PID.json where its
-// number is that of a PID namespace, such as a container's, since those of one host may share the directory.
+// Path returns the file of this process in a directory: trace-HOST-PID.json, or trace-HOST-NAMESPACE-PID.json in a PID
+// namespace, such as a container's, since containers of one host may share the directory.
 func Path(directory string) string {
 	host, _ := os.Hostname() // a host without a name has the empty one
 	namespace, _ := os.Readlink("/proc/self/ns/pid")
@@ -81,7 +81,7 @@ func Tidy(directory string) {
 	}
 }
 
-// files returns the files of a directory whose names match a pattern, by path. Links are themselves, not what they lead to.
+// files returns the files of a directory with names that match a pattern, by path. Links are not followed.
 func files(directory, pattern string) map[string]fs.FileInfo {
 	entries, _ := os.ReadDir(directory) // of what cannot be read, nothing is removed
 	all := map[string]fs.FileInfo{}

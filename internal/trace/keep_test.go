@@ -14,7 +14,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/trace"
 )
 
-// TestName: a file's name is that of one process among those of hosts and containers, and nothing but a name.
+// TestName: a file's name is different for each process of all hosts and containers, and contains no path.
 func TestName(t *testing.T) {
 	for want, got := range map[string]string{
 		"trace-node-7.example-42.json":                          trace.Name("node-7.example", "pid:[4026531836]", 42),

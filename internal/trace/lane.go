@@ -25,13 +25,13 @@ type Operation struct {
 	Root  int    // -1: there is none
 }
 
-// Progress is an operation from when it was posted to its end, by the lane's clock. Whoever drives the operation has it
-// to himself; a Lane has copies.
+// Progress is an operation from when it was posted to its end, by the lane's clock. Only the driver of the operation
+// uses it; a Lane has copies.
 type Progress struct {
 	Operation
 	Posted  time.Duration
-	Ended   time.Duration   // once it has
-	Account overlap.Account // ... likewise
+	Ended   time.Duration   // once it has ended
+	Account overlap.Account // once it has ended, too
 	number  uint64          // of the lane's operations; they are numbered from 1, and 0 was not kept yet
 	entered [overlap.Finish + 1]time.Duration
 	passed  uint8 // bit p: it has entered Phase p
@@ -96,8 +96,8 @@ type Lane struct {
 // NewLane returns an empty memory of a lane that has a name.
 func NewLane(name string) *Lane { return &Lane{name: name} }
 
-// Keep remembers an operation, or what has become of it since it was kept before, unless that is longer ago than what
-// is remembered. Who calls it has the Progress to himself.
+// Keep remembers an operation, or its state now if it was kept before, unless the operation is older than those
+// that the lane remembers. Only the caller uses the Progress meanwhile.
 func (l *Lane) Keep(s *Progress) {
 	if l == nil {
 		return

@@ -19,7 +19,7 @@ type other struct {
 	events []map[string]json.RawMessage
 }
 
-// Merge writes traces of processes of one host as one: ours, torch.profiler's and any in that form whose moments are
+// Merge writes traces of processes of one host as one: ours, torch.profiler's and others in that form, with moments in
 // microseconds since baseTimeNanoseconds (since 1970, if they have none). Files may be compressed (.gz).
 func Merge(w io.Writer, paths []string) error {
 	whole := struct {

@@ -45,7 +45,7 @@ func TestMerge(t *testing.T) {
 	require.True(t, json.Valid(b.Bytes()))
 }
 
-// TestMergeRefuses: what is no trace, and what does not go together, is an error that names the file.
+// TestMergeRefuses: a file that is no trace, or does not go with the others, is an error that names the file.
 func TestMergeRefuses(t *testing.T) {
 	a := put(t, "a.json", `{"host_name": "a", "traceEvents": []}`)
 	b := put(t, "b.json", `{"host_name": "b", "traceEvents": []}`)

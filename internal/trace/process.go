@@ -11,7 +11,7 @@ import (
 
 // Group is what a process has in its trace of a group.
 type Group struct {
-	Name       string // alike on all its ranks, and that of no other
+	Name       string // the same on all its ranks, and different for every group
 	Rank, Size int
 	Lanes      []*Lane
 	Clock      func() time.Duration // of the lanes
@@ -46,7 +46,7 @@ type Trace struct {
 type recorded struct {
 	*Group
 	zero  int64         // when the clock of the lanes was 0, in nanoseconds since 1970
-	until time.Duration // of that clock: where what is in flight ends in the picture
+	until time.Duration // by the lanes' clock: operations in flight end here in the picture
 	lanes []record
 }
 

@@ -8,7 +8,7 @@ import (
 
 // Span is a stretch of time that is none of a lane's, such as an operation of NCCL. Moments are nanoseconds since 1970.
 type Span struct {
-	Row      string // what it stands beside; rows are in the order of their first spans
+	Row      string // the name of its row; rows are in the order of their first spans
 	Name     string
 	From, To int64
 	Args     map[string]any
@@ -39,7 +39,7 @@ func AddSource(source func() []Span) (remove func()) {
 	}
 }
 
-// fromSources returns what they remember now, oldest first.
+// fromSources returns the spans that the sources remember now, oldest first.
 func fromSources() (all []Span) {
 	sources.Lock()
 	defer sources.Unlock()

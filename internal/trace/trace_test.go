@@ -213,7 +213,7 @@ func TestFiles(t *testing.T) {
 
 }
 
-// TestFileThatCannotBe: the error is of the file that was meant, and says why; no part of it stays.
+// TestFileThatCannotBe: the error names the intended file and the reason; no part of the file stays.
 func TestFileThatCannotBe(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "taken"), 0o700))

@@ -36,7 +36,7 @@ type Lane struct {
 	InFlight int     `json:"in_flight"`
 }
 
-// Between returns what the ranks did that were there before, and what those that are new have done in no time.
+// Between returns what each rank did since before; the rates of a rank that is new are 0.
 func Between(before, now []Rank) []Activity {
 	known := map[id]*Rank{}
 	for i := range before {

@@ -30,8 +30,8 @@ const (
 )
 
 // Jobs finds the groups that have ranks on this host, and returns what looks at all ranks of them: one process of this
-// host asks those of other hosts. A rank that does not answer is a *SilentError. Each look also says which processes of this
-// host could not be read at first.
+// host asks those of other hosts. A rank that does not answer is a *SilentError. Each look also says which processes of
+// this host could not be read at first.
 func Jobs(directories []string) (look func() ([]Rank, []error)) {
 	pages, unread := live.ReadSoon[group.Live](directories)
 	var jobs []*job
@@ -78,7 +78,8 @@ func (e *SilentError) Error() string {
 	return fmt.Sprintf("rank %d of group %s has not answered the others within %v", e.Rank, e.Group, group.AnswerWithin)
 }
 
-// look asks one process after another until one answers. Where all have ended after one had answered, it returns nothing.
+// look asks one process after another until one answers. Where all have ended after one had answered, it returns
+// nothing.
 func (j *job) look() (ranks []Rank, errs []error) {
 	for i := range j.asked {
 		p := &j.asked[i]
@@ -120,7 +121,7 @@ func (j *job) read(said *group.Asked) (ranks []Rank, errs []error) {
 			continue
 		}
 		r := Rank{Version: t.Version, Commit: t.Commit, PID: t.PID, Run: t.Run, At: t.At, Host: t.Host, Place: &t.Place, Live: t.Groups[0]}
-		if pid, here := j.pids[r.Info.Rank]; here { // not what it claims, and not that of a PID namespace
+		if pid, here := j.pids[r.Info.Rank]; here { // neither the claimed number nor one of a PID namespace
 			r.PID, r.Here = pid, pid != 0
 		}
 		ranks = append(ranks, r)

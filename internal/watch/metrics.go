@@ -18,14 +18,14 @@ type Collector struct {
 
 var (
 	ofRank   = []string{"group", "rank"}
-	infoDesc = prometheus.NewDesc("mcast_group_info", "1 for each rank of this host, with what it is.",
+	infoDesc = prometheus.NewDesc("mcast_group_info", "1 for each rank of this host; its labels describe the rank.",
 		append(ofRank, "size", "run", "pid", "version", "commit", "fabric", "interface", "allgather", "reduce_scatter"), nil)
 	flightDesc  = prometheus.NewDesc("mcast_in_flight", "Operations that are not done.", append(ofRank, "lane"), nil)
 	waitingDesc = prometheus.NewDesc("mcast_waiting_seconds", "For how long an operation of this rank has not moved; 0: none stands still.", ofRank, nil)
 	awaitedDesc = prometheus.NewDesc("mcast_awaited_seconds", "For how long this rank has waited for another one (of eight at most).", append(ofRank, "awaited"), nil)
 	failedDesc  = prometheus.NewDesc("mcast_failed", "1 once the group has failed: all its operations end with an error.", ofRank, nil)
 	timesDesc   = prometheus.NewDesc("mcast_operation_seconds",
-		"How long operations took from when they were posted, by kind and greatest shard. Steps of Allreduces are among those of other kinds, too.",
+		"How long operations took since they were posted, by kind and greatest shard. Steps of Allreduces count for their own kinds, too.",
 		append(ofRank, "kind", "size"), nil)
 	unseenDesc = prometheus.NewDesc("mcast_unseen_processes", "Processes of this host that publish and have not answered.", nil, nil)
 )
@@ -63,8 +63,8 @@ func (c *Collector) Collect(to chan<- prometheus.Metric) {
 	to <- prometheus.MustNewConstMetric(unseenDesc, prometheus.GaugeValue, float64(len(errs)))
 	seen := map[[2]string]bool{}
 	for i := range ranks {
-		// A process may publish what it likes. Of those that say they are the same rank the first counts: to show
-		// both is an error, by which the metrics of all others would be lost.
+		// A process may publish anything. If several claim to be the same rank, the first counts: to show
+		// both is an error that would lose the metrics of all others.
 		if r := &ranks[i]; first(seen, r.Group, strconv.Itoa(r.Info.Rank)) {
 			r.collect(to)
 		}

@@ -11,7 +11,7 @@ import (
 type pageRow struct {
 	Group, Run, Fabric, Interface string
 	Here, Size                    int
-	State                         string // troubles, a line each; else what it does
+	State                         string // troubles, a line each; else the activity
 	Trouble                       bool
 }
 
@@ -67,6 +67,6 @@ func Page(look func() ([]Rank, []error)) http.Handler {
 			return
 		}
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
-		_, _ = w.Write(text.Bytes()) // whoever asked may be gone
+		_, _ = w.Write(text.Bytes()) // the client may be gone
 	})
 }

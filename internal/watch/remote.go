@@ -29,7 +29,7 @@ const (
 
 var fetchWithin = 5 * time.Second // what a host may take
 
-// ranksOf is what is served there.
+// ranksOf is the answer at RanksPath.
 type ranksOf struct {
 	Ranks  []Rank   `json:"ranks"`
 	Errors []string `json:"errors"` // why other processes of the host could not be seen
@@ -44,7 +44,7 @@ func Serve(look func() ([]Rank, []error)) http.Handler {
 			said.Errors = append(said.Errors, err.Error())
 		}
 		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(said) // whoever asked may be gone
+		_ = json.NewEncoder(w).Encode(said) // the client may be gone
 	})
 }
 
@@ -54,7 +54,7 @@ type Remote struct {
 	scheme string
 }
 
-// NewRemote returns that of a secret, which may be empty.
+// NewRemote returns a Remote that knows a secret, or none if it is empty.
 func NewRemote(secret string) (*Remote, error) {
 	pages, err := identity.NewPages(secret, 1)
 	if err != nil {

@@ -43,7 +43,7 @@ func remote(t *testing.T, secret string) *Remote {
 	return r
 }
 
-// TestNoProxy: clusters set HTTP_PROXY for what is outside.
+// TestNoProxy: clusters set HTTP_PROXY for hosts outside.
 func TestNoProxy(t *testing.T) {
 	for _, secret := range []string{"", identity.NewSecret()} {
 		transport, ours := remote(t, secret).client.Transport.(*http.Transport)
@@ -82,7 +82,7 @@ func TestFetchAsksFewAtATime(t *testing.T) {
 	})
 }
 
-// TestFetchWithSecret: who has the host's sees its ranks; others are told what is wrong.
+// TestFetchWithSecret: a client with the host's secret sees its ranks; others get an error with the reason.
 func TestFetchWithSecret(t *testing.T) {
 	secret := identity.NewSecret()
 	serve := func(secret string) string {
@@ -117,7 +117,7 @@ func TestFetchWithSecret(t *testing.T) {
 	}
 }
 
-// TestRanksOfAHostAreFetched with what is known of their place, and hosts that do not answer are told of.
+// TestRanksOfAHostAreFetched: ranks come with their place, and hosts that do not answer are errors.
 func TestRanksOfAHostAreFetched(t *testing.T) {
 	r := rank(1, 10)
 	r.Here = true // which is so there, and not here

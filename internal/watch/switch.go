@@ -65,7 +65,7 @@ func (r *Remote) lookAtSwitch(at string) Switch {
 		return s
 	}
 	if families["mcast_switch_jobs"] == nil {
-		s.Err = fmt.Errorf("%s://%s/metrics are not those of mcast switch", r.scheme, at)
+		s.Err = fmt.Errorf("%s://%s/metrics is no page of mcast switch", r.scheme, at)
 		return s
 	}
 	for name, f := range families {
@@ -118,7 +118,7 @@ func SwitchTable(before, now []Switch) (lines []string) {
 	return lines
 }
 
-// row is what a worker did since a look before. A switch that has begun anew since then has done what it says.
+// row is what a worker did since the look before. If the switch has started anew since then, its counters count from 0.
 func (s *Switch) row(worker int, before *Switch) string {
 	is := s.workers[worker]
 	seconds := s.when.Sub(before.when).Seconds()

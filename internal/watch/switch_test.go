@@ -55,7 +55,7 @@ mcast_switch_received_bytes_total{worker="1000000000"} 5
 	require.Regexp(t, `^ +0 \| +2\.000`, SwitchTable(now, again)[3])
 }
 
-// TestSwitchItself: the names are those that a switch has.
+// TestSwitchItself: the names of the metrics are the same as in the switch itself.
 func TestSwitchItself(t *testing.T) {
 	s, err := switchd.Start(switchd.Config{Bind: "127.0.0.1:0", Workers: 1})
 	require.NoError(t, err)

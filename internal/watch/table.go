@@ -10,8 +10,8 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/group"
 )
 
-// Table shows activities to people, group by group, in lines. Groups with trouble come first. Of several groups, those that
-// do nothing and are well have one line each, at the end.
+// Table shows activities to people, group by group, in lines. Groups with trouble come first. If there are several
+// groups, idle ones without trouble have one line each, at the end.
 func Table(all []Activity) (lines []string) {
 	groups := groupsOf(all)
 	for i, g := range groups {
@@ -27,7 +27,7 @@ func Table(all []Activity) (lines []string) {
 	return lines
 }
 
-// groupsOf returns activities by group, those with trouble first and those that do nothing last.
+// groupsOf returns activities by group: groups with trouble first, idle groups last.
 func groupsOf(all []Activity) (groups [][]Activity) {
 	for len(all) > 0 {
 		n := 1

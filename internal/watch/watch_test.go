@@ -60,7 +60,7 @@ func TestBetween(t *testing.T) {
 	}, Table(all))
 }
 
-// TestMetrics: what Prometheus is shown is right in form and in what it says.
+// TestMetrics: the metrics for Prometheus are right in form and in content.
 func TestMetrics(t *testing.T) {
 	failed := rank(1, 2)
 	failed.Failed = "rank 0 is lost"
@@ -113,7 +113,7 @@ func gather(t *testing.T, ranks []Rank, errs ...error) []*dto.MetricFamily {
 	return families
 }
 
-// TestHistogram: Prometheus counts what is up to a bound, ours what is in a bucket.
+// TestHistogram: Prometheus counts values up to a bound, our histogram the values in each bucket.
 func TestHistogram(t *testing.T) {
 	for _, f := range gather(t, []Rank{rank(0, 1)}) {
 		if f.GetName() != "mcast_operation_seconds" {

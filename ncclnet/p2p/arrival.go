@@ -54,7 +54,7 @@ func (l *Listener) leave(id uint64, a *arrival) {
 	}
 }
 
-// await waits until a connection has what it needs.
+// await waits until has returns true: the connection is complete enough for the caller.
 func (l *Listener) await(ctx context.Context, a *arrival, has func() bool) error {
 	for {
 		l.mu.Lock()
@@ -155,7 +155,7 @@ func (l *Listener) greetRing(c net.Conn, proven func() bool) {
 		_ = unix.Close(fd)
 		return
 	}
-	_, _ = c.Write([]byte{1}) // who does not hear that it came goes on without
+	_, _ = c.Write([]byte{1}) // a peer that does not read it goes on without the ring
 	l.park(ctx, g.id, a)
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -1,4 +1,4 @@
-/* Requests: what the net plugin's shim calls. */
+/* Requests: the functions that the net plugin calls. */
 #include <endian.h>
 #include <errno.h>
 #include <stdarg.h>
@@ -35,9 +35,9 @@ void p2p_fail(struct p2p_comm *c, int code, const char *format, ...)
 	p2p_socket_verdict(c);
 }
 
-/* Whether the kernel says by errno that what came is no record of the peer's. A write may be the first to hear of it: then the
- * connection holds the error, which tells it from what is wrong with the call. Afterwards the connection holds none, so
- * that the peer can hear of it. */
+/* Whether errno means that the peer has not sent the record that came. A write may be the first call to fail: then
+ * the connection holds the error, while a mistake in the call itself leaves none there. Reading the error clears it,
+ * so that the peer can be told. */
 static int changed(struct p2p_comm *c)
 {
 	const int error = errno;
@@ -152,7 +152,7 @@ int p2p_isend(struct p2p_comm *c, const void *data, size_t size, uint32_t key, i
 		return rc;
 	p2p_event_start(*req, tag, parent);
 	c->sequence++;
-	/* A sender whose messages are all taken over learns no other way. */
+	/* A sender would learn in no other way that the peer is gone, if the kernel takes all its messages. */
 	if (c->sequence % LISTEN == 0)
 		(void)p2p_socket_alive(c);
 	if (c->verbs != NULL) {
@@ -202,9 +202,9 @@ int p2p_iflush(struct p2p_comm *c, void *data, uint32_t key, struct p2p_request 
 	return P2P_OK;
 }
 
-/* Whether a moment does not matter: a stream of large messages is limited by its bytes. Whoever looks at
- * a socket without end keeps its lock from the kernel, which then brings less, and answers smaller pieces
- * with more acknowledgements. */
+/* Whether a moment does not matter: a stream of large messages is limited by its bytes. A thread that looks at
+ * a socket without a pause keeps the socket's lock from the kernel, which then brings fewer bytes, and answers
+ * smaller pieces with more acknowledgements. */
 static int unhurried(const struct p2p_comm *c)
 {
 	const struct lane *l = &c->lane[0];
@@ -289,7 +289,7 @@ struct p2p_comm *p2p_open(const struct p2p_setup *s)
 	c->lanes = s->lanes;
 	c->verbs = s->verbs;
 	c->sealed = s->sealed;
-	/* TLS takes no MSG_ZEROCOPY: what it seals it copies. */
+	/* TLS takes no MSG_ZEROCOPY: it copies the bytes that it seals. */
 	c->zerocopy = s->sending && ring == NULL && s->verbs == NULL && !s->sealed ? s->zerocopy : 0;
 	c->timeout = s->timeout;
 	c->cut = s->cut ? s->cut : CUT;

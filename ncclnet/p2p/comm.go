@@ -19,7 +19,7 @@ import (
 
 // open turns the sockets of a connection, and its ring unless that is negative, and
 // its queue pairs unless they are nil, into a comm. The sockets and the ring stay the
-// caller's, who closes them. sealed: the kernel seals what the comm sends and receives.
+// caller's, who closes them. sealed: the kernel seals the comm's bytes in both directions.
 func open(o *Options, sending bool, conns []net.Conn, ring int, pairs *queues, sealed bool) (comm unsafe.Pointer, err error) {
 	peer := C.CString(conns[0].RemoteAddr().String())
 	defer C.free(unsafe.Pointer(peer))
@@ -66,8 +66,8 @@ func open(o *Options, sending bool, conns []net.Conn, ring int, pairs *queues, s
 	return unsafe.Pointer(c), nil
 }
 
-// Within a host the cores that copy are the limit. The one socket of a message below localCut asks less of them;
-// and what waits in the kernel should fit their caches: localBuffer is a bound for what a socket sends.
+// Within a host the cores that copy are the limit. A message below localCut uses one socket, which takes less of their
+// time. Bytes that wait in the kernel should fit the cores' caches: localBuffer bounds the send buffer of a socket.
 const (
 	localCut    = 1 << 20
 	localBuffer = 256 << 10
@@ -105,8 +105,8 @@ func duplicate(c net.Conn) (fd int, err error) {
 	return fd, err
 }
 
-// keyOf returns the key of memory for a comm that a device serves, the local one to send and the remote one to receive;
-// whoever makes such comms in Go sets it.
+// keyOf returns the key of memory for a comm that moves messages with an RDMA device: the local key to send, the
+// remote key to receive. Tests set it.
 var keyOf = func(Comm, []byte, bool) uint32 { return 0 }
 
 // Comm is a comm for Go callers: tests and benchmarks. The plugin calls C.

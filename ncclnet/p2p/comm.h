@@ -25,9 +25,9 @@ _Static_assert(sizeof(struct header) == 16, "16 bytes on the wire");
 
 enum {
 	HEADER = sizeof(struct header),
-	STAGING = 36 << 10, /* bytes that one read may bring beyond what was known; holds a message of 32 KiB */
+	STAGING = 36 << 10, /* bytes that one read may bring beyond the wanted ones; holds a message of 32 KiB */
 	LARGE = 64 << 10, /* a message for which another system call does not matter; the least that is pinned */
-	FEW = 2,            /* receives posted of one who waits for each message, rather than for a stream of them */
+	FEW = 2,            /* most receives in flight of a caller that waits for each message, not for a stream */
 	GATHER = 16,        /* iovecs of a write */
 	PINS = 256,         /* zero-copy writes of a lane that the kernel holds */
 };
@@ -60,16 +60,16 @@ struct lane {
 	const struct stream *stream;
 	struct p2p_comm *comm;
 	int fd;
-	int ended; /* everything the peer sent was read */
+	int ended; /* all bytes that the peer sent were read */
 	struct ring *ring;
 
 	/* Requests with a share on this lane, in order. */
 	struct p2p_request *queue[P2P_IN_FLIGHT];
 	unsigned first, last;
-	unsigned settled; /* those before it need this lane no more; first, but where the kernel seals */
-	size_t moved; /* bytes of the first one's header and share */
+	unsigned settled; /* requests before this one need the lane no more; equal to first, unless the kernel seals */
+	size_t moved; /* bytes of the first request's header and share that have moved */
 
-	/* Bytes read too early: a header, or some of what follows. */
+	/* Bytes read too early: a header, or some of the bytes behind it. */
 	char *staged;
 	size_t from, to, ahead; /* ahead: room */
 
@@ -81,7 +81,7 @@ struct lane {
 	size_t latest, peeked;
 	unsigned peeks;
 
-	/* Zero-copy writes by number; whose memory each one pins. */
+	/* Zero-copy writes by number, and the request that each one pins memory for. */
 	uint32_t pinned, released;
 	struct p2p_request *owner[PINS];
 
@@ -90,8 +90,8 @@ struct lane {
 
 	/* The watch's: the kernel's counts of segments that came in, and of retransmissions by then. */
 	uint32_t heard, retried;
-	/* The watch's: bytes acknowledged, and when the last time was, in its own ms, that no more should have been; when
-	 * the peer was heard. */
+	/* The watch's: bytes acknowledged; the last moment at which none was overdue; the last at which the peer was heard
+	 * (both in ms that the watch ran). */
 	uint64_t acked, since, answered;
 };
 
@@ -126,7 +126,7 @@ static inline uint64_t p2p_now(void) /* ns */
 	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
 }
 
-/* profile.c: what the profiler hears of a request. stop does nothing where its event has stopped, or there is none. */
+/* profile.c: tell the profiler of a request. stop does nothing if the event has stopped, or there is none. */
 void p2p_event_start(struct p2p_request *r, int tag, void *parent);
 void p2p_event_stop(struct p2p_request *r, int outcome);
 /* The first byte of a message moves; one of its shares has moved. */
@@ -152,7 +152,8 @@ size_t p2p_share(const struct p2p_request *r, unsigned lane, char **at);
 
 /* comm.c: the first failure counts. */
 void p2p_fail(struct p2p_comm *c, int code, const char *format, ...) __attribute__((format(printf, 3, 4)));
-/* A failure of the connection itself, with errno; and of a call that reads, of which the kernel may say that a record is not the peer's. */
+/* A failure of the connection itself, with errno. p2p_lost_reading is for a call that reads: there the kernel may also
+ * say that the peer has not sent the record that came. */
 void p2p_lost(struct p2p_comm *c, const char *doing);
 void p2p_lost_reading(struct p2p_comm *c, const char *doing);
 
@@ -164,7 +165,7 @@ ssize_t p2p_socket_peek(struct lane *l, struct iovec *iov); /* as recv, where me
 void p2p_socket_acknowledge(struct lane *l, size_t size); /* of a message that was read */
 int p2p_socket_alive(struct p2p_comm *c);
 void p2p_socket_verdict(struct p2p_comm *c); /* says why to the peer: a sender, or either end where a device moves the bytes */
-void p2p_socket_farewell(struct p2p_comm *c); /* tells a sender to a device what has been received */
+void p2p_socket_farewell(struct p2p_comm *c); /* tells a sender with a device how many messages have been received */
 int p2p_socket_error(struct lane *l); /* takes the error that a connection holds, and returns it; 0: none */
 int p2p_socket_reset(struct lane *l); /* ends a connection at once; false if that is up to its last descriptor */
 void p2p_socket_abort(struct lane *l); /* ends a connection that sends from the caller's memory */

@@ -90,8 +90,8 @@ func memory(t testing.TB, n int) []byte {
 	return b
 }
 
-// paint fills memory with what is a message's alone. The race detector, which does not see C's
-// memory, need not look on.
+// paint fills memory with a pattern that no other message has. The race detector does not see C's
+// memory, so it is switched off here.
 //
 //go:norace
 func paint(b []byte, seed uint64) {

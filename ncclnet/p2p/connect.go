@@ -39,9 +39,9 @@ type attempt struct {
 	first  net.Conn // of the comm: tells that the peer has gone while nobody asks
 }
 
-// Connect makes a connection to the listener whose handle this is. It does not
-// wait: nil without an error means to call again with the same handle, or a copy
-// of it, in which it keeps its place. It returns a *C.struct_p2p_comm that sends.
+// Connect makes a connection to the listener that this handle names. It does not wait: nil without an
+// error means to call again with the same handle, or a copy of the handle. The handle holds the state of
+// the attempt. Connect returns a *C.struct_p2p_comm that sends.
 func Connect(handle []byte, o Options) (unsafe.Pointer, error) {
 	if len(handle) < HandleSize {
 		return nil, fmt.Errorf("p2p: a handle has %d bytes, not %d", HandleSize, len(handle))
@@ -135,7 +135,7 @@ func closes(c net.Conn) (gone bool) {
 	return gone
 }
 
-// by says by which interface this end connects, and what is wrong with that if it can be seen.
+// by names the interface of this end in an error, and adds a cause that lies in the addresses, if it sees one.
 func (a *attempt) by() string {
 	if a.opts.Interface == "" {
 		return ""

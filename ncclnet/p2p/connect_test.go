@@ -141,7 +141,7 @@ func TestSecret(t *testing.T) {
 	}
 }
 
-// A listener on another host says tcp, whatever both allow.
+// A listener on another host chooses tcp, even where both ends allow shared memory.
 func TestOtherHost(t *testing.T) {
 	l, h := listen(t, Options{})
 	elsewhere := l.place

@@ -42,7 +42,7 @@ size_t p2p_share(const struct p2p_request *r, unsigned lane, char **at)
 	return r->size - from < part ? r->size - from : part;
 }
 
-/* Gathers what comes next on a lane. A share worth pinning is written alone,
+/* Gathers the next bytes to send on a lane. A share worth pinning is written alone,
  * after its header: then *pin is its request. */
 static int gather(struct lane *l, struct iovec *iov, struct header *header, struct p2p_request **pin)
 {
@@ -130,8 +130,8 @@ static int send_lane(struct lane *l)
 	return total > 0;
 }
 
-/* How much to read beyond what is known to be wanted. Every byte of it is copied
- * twice, but with luck it is several small messages for one system call. */
+/* How many bytes to read beyond those known to be wanted. Each of them is copied twice, but with luck they
+ * are several small messages for one system call. */
 static size_t ahead(const struct lane *l, size_t len)
 {
 	size_t few = HEADER - (l->to - l->from);

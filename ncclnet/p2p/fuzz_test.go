@@ -46,7 +46,7 @@ type tape struct {
 
 func (t tape) Read(b []byte) (int, error) { return t.Reader.Read(b) }
 
-// FuzzGreetings reads what a connecting end and a listener say first.
+// FuzzGreetings parses the first messages of a connecting end and of a listener.
 func FuzzGreetings(f *testing.F) {
 	f.Add(uint64(9), false, greeting{key: 9, id: 5, lane: 1, lanes: 4, offer: tcp | shm}.bytes())
 	f.Add(uint64(9), false, greeting{key: 9, lane: MaxLanes, lanes: MaxLanes + 1}.bytes())

@@ -8,7 +8,7 @@ import (
 	"net"
 )
 
-// greeting is what a connecting end says first on each of its sockets.
+// greeting is the first message of a connecting end on each of its sockets.
 type greeting struct {
 	key   uint64 // the listener's
 	id    uint64 // of the connection, drawn by the connecting end
@@ -51,8 +51,8 @@ func parseGreeting(b []byte, key uint64) (greeting, error) {
 	return g, nil
 }
 
-// answer is what the listener says on lane 0, twice: first what it chose, then,
-// with ready set, that it has everything.
+// answer is the listener's message on lane 0. It is sent twice: first with the listener's choices, then,
+// with ready set, when the listener has everything.
 type answer struct {
 	ready  bool
 	lanes  int
@@ -87,7 +87,7 @@ func readAnswer(c net.Conn, ready bool) (answer, error) {
 		seal: stance(binary.LittleEndian.Uint16(b[10:])),
 	}
 	if binary.LittleEndian.Uint32(b) != magic || a.ready != ready || a.lanes < 1 || a.lanes > MaxLanes {
-		return answer{}, fmt.Errorf("what answers is no listener of this library: % x", b)
+		return answer{}, fmt.Errorf("the peer is no listener of this library: % x", b)
 	}
 	return a, nil
 }

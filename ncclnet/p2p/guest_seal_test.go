@@ -15,7 +15,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
-// sealed returns options of an end whose connections the kernel seals, which that of the guest can.
+// sealed returns options of an end that has its kernel seal connections. The guest's kernel can.
 func sealed(t *testing.T, o Options) Options {
 	t.Helper()
 	if err := ktls.Able(); err != nil && os.Getenv("MCAST_TEST_RDMA") == "" {
@@ -48,8 +48,8 @@ func TestSealedShared(t *testing.T) {
 	works(t, send, recv)
 }
 
-// TestSealedLateReceiver: what a send said it is done with arrives, though the sender closed before the receiver has read
-// any of it and the kernel has no room: none of it is left where the end of a connection drops it.
+// TestSealedLateReceiver: a message arrives once its send is done, though the sender has closed before the receiver
+// reads and the kernel has no room. A record above TCP, which the end of a connection drops, counts as not sent yet.
 func TestSealedLateReceiver(t *testing.T) {
 	for _, n := range []int{10, 3000, 40_000} {
 		o := sealed(t, Options{Lanes: 2, Buffer: 16 << 10})
@@ -75,7 +75,7 @@ func TestSealedLateReceiver(t *testing.T) {
 				rs, done, still = rs[1:], done+1, time.Now()
 			}
 			if n < 3000 && done > 2000 {
-				break // whatever is left of the room
+				break // enough: small messages take long to fill the rest of the room
 			}
 		}
 		send.Close()
@@ -106,11 +106,11 @@ func TestSealedSilentHost(t *testing.T) {
 	}
 }
 
-// TestSealedOnThePath: whoever sits on the path of ends without a secret reads their messages and changes them unseen. Where
-// the kernel seals he reads nothing, and whatever he does to what passes ends the connection, with nothing wrong taken.
+// TestSealedOnThePath: without a secret, somebody on the path reads messages and changes them unseen. Where the kernel
+// seals, they can read nothing, and any change of theirs ends the connection, with no wrong byte delivered.
 func TestSealedOnThePath(t *testing.T) {
 	const n = 20_000
-	// first passes a message, and then has another one changed, whose receive it returns.
+	// first passes one message, and returns the receive of a second one, which the test then changes.
 	first := func(t *testing.T, path *onPath, o Options) (out Comm, from, to []byte, second *Request) {
 		out, in := path.pair(t, o)
 		from, to = memory(t, 2*n), memory(t, 2*n)
@@ -174,7 +174,7 @@ func TestSealedOnThePath(t *testing.T) {
 	}
 }
 
-// TestSealedTowardsTheSender: what is put into the other direction, in which nothing goes as long as all is well.
+// TestSealedTowardsTheSender: bytes put into the other direction, where nothing goes as long as all is well.
 func TestSealedTowardsTheSender(t *testing.T) {
 	for name, header := range map[string][]byte{
 		"a record": {23, 3, 3, 0, 32}, "no record": {0, 0, 0, 0, 0}, "another version": {23, 0, 0, 0, 32}, "too long": {23, 3, 3, 255, 255},

@@ -137,7 +137,7 @@ func TestVerbsMismatch(t *testing.T) {
 	require.Equal(t, make([]byte, 5000), to)
 }
 
-// TestVerbsClose: who closes has the other's requests fail, except those whose messages have arrived.
+// TestVerbsClose: closing one end makes the other's requests fail, except for messages that have arrived.
 func TestVerbsClose(t *testing.T) {
 	for _, o := range verbsKinds {
 		out, in := rdma(t, o)
@@ -156,7 +156,7 @@ func TestVerbsClose(t *testing.T) {
 		// The sender looks only after the receiver, which has all, is gone.
 		send, recv = once(t, out, in)
 		r = must(t)(recv.Irecv(to))
-		s, never := must(t)(send.Isend(from)), must(t)(send.Isend(nil)) // whose tests move the first
+		s, never := must(t)(send.Isend(from)), must(t)(send.Isend(nil)) // testing never also moves s
 		for done := false; !done; {
 			var err error
 			done, _, err = r.Test()
@@ -173,7 +173,7 @@ func TestVerbsClose(t *testing.T) {
 	}
 }
 
-// TestVerbsRefused: what the device refuses fails the request with the status, and with the peer's name.
+// TestVerbsRefused: a request that the device refuses fails with the device's status, and with the peer's name.
 func TestVerbsRefused(t *testing.T) {
 	out, in := rdma(t, Options{Lanes: 1})
 	send, recv := pair(t, out, in)
@@ -194,7 +194,7 @@ func TestVerbsRefused(t *testing.T) {
 	require.Equal(t, Remote, fails(t, r).Code)
 }
 
-// TestVerbsFlush: a flush reads what was received, and is a request that ends.
+// TestVerbsFlush: a flush reads the received memory, and is a request that ends.
 func TestVerbsFlush(t *testing.T) {
 	out, in := rdma(t, Options{Lanes: 1})
 	send, recv := pair(t, out, in)
@@ -214,7 +214,7 @@ func TestVerbsSilent(t *testing.T) {
 	out, in := rdma(t, Options{Lanes: 1, Timeout: 3 * time.Second})
 	send, recv := pair(t, out, in)
 	from, to := memory(t, 3000), memory(t, 3000)
-	// What comes to h2 is lost, but for what goes by lo: all connections between addresses of this host.
+	// Packets to h2 are lost, except those over lo: all TCP connections between addresses of this host.
 	require.NoError(t, exec.Command("tc", "qdisc", "add", "dev", "p2", "root", "netem", "loss", "100%").Run())
 	defer func() { require.NoError(t, exec.Command("tc", "qdisc", "del", "dev", "p2", "root").Run()) }()
 	r := must(t)(recv.Irecv(to))

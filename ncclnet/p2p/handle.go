@@ -13,8 +13,8 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/netdev"
 )
 
-// HandleSize is that of the buffer in which NCCL carries a listener's address
-// to the other side (NCCL_NET_HANDLE_MAXSIZE).
+// HandleSize is the size of the buffer in which NCCL carries a listener's address to the other side
+// (NCCL_NET_HANDLE_MAXSIZE).
 const HandleSize = 128
 
 // Where things lie in a handle, little endian. Everything before the state is
@@ -43,7 +43,7 @@ var (
 	errState  = errors.New("p2p: the connection that the handle stands for is not known: the handle is garbled, or nobody asked for 20 times MCAST_TIMEOUT")
 )
 
-// place is what a handle says: where a listener is and what it wants to hear.
+// place is the content of a handle: the listener's address, and the key that it wants to hear.
 type place struct {
 	addr    netip.AddrPort
 	key     uint64

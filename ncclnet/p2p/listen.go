@@ -17,13 +17,13 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys"
 )
 
-// Listener is where others connect to. Strangers, silent and slow peers keep
-// nobody else waiting.
+// Listener accepts connections. Strangers, silent and slow peers keep nobody else
+// waiting.
 type Listener struct {
 	opts  Options
 	place place
 	tcp   net.Listener
-	held  net.Listener // of what comes by the interface, where routes lead by another one to its network; else nil
+	held  net.Listener // for connections by the interface, if routes lead to its network by another one; else nil
 	unix  net.Listener // nil without shm
 
 	quit     chan struct{} // closed at Close

@@ -50,7 +50,7 @@ func greeted(t *testing.T, o Options) (send Comm, far *net.TCPConn) {
 	return send, c.(*net.TCPConn)
 }
 
-// dropLarger keeps packets of more bytes than these from a socket, as a path does whose MTU has
+// dropLarger keeps packets of more than this many bytes from a socket. A path does so after its MTU has
 // shrunk.
 func dropLarger(t *testing.T, c *net.TCPConn, bytes uint32) {
 	t.Helper()
@@ -160,9 +160,8 @@ func TestSilentHost(t *testing.T) {
 	}
 }
 
-// narrow is a connection over a path that carries small packets only, on which a message has been
-// sent: its sender, with a timeout, and what that warns of, and its other end, whose keepalives come
-// and go.
+// narrow returns a connection over a path that carries small packets only, after a message was sent on
+// it: the sender, which has a timeout, the sender's warnings, and its other end. Keepalives pass both ways.
 func narrow(t *testing.T, size int, timeout time.Duration) (Comm, <-chan string, *net.TCPConn) {
 	t.Helper()
 	needsFilters(t)
@@ -206,7 +205,7 @@ func TestPathNarrows(t *testing.T) {
 	}
 }
 
-// watchEnds waits until the watch has closed what was left to it.
+// watchEnds waits until the watch has closed the comms that were left to it.
 func watchEnds(t *testing.T) {
 	t.Helper()
 	systest.Eventually(t, func() bool {
@@ -216,7 +215,7 @@ func watchEnds(t *testing.T) {
 	}, "the watch has something left")
 }
 
-// A connection that the peer has reset is closed for good, with what was in flight.
+// A connection that the peer has reset is closed for good, with its requests in flight.
 func TestCloseAfterAReset(t *testing.T) {
 	send, far := sender(t, Options{Timeout: time.Second, Zerocopy: "off"})
 	s := must(t)(send.Isend(memory(t, 8<<20)))
@@ -418,7 +417,7 @@ func TestRefused(t *testing.T) {
 // Memory that the kernel sends from is the caller's again after Close, though another process, as a
 // forked child, still has the socket.
 func TestCloseForked(t *testing.T) {
-	lc := net.ListenConfig{Control: bufferControl(64 << 10)} // most of what is sent waits for room
+	lc := net.ListenConfig{Control: bufferControl(64 << 10)} // most of the bytes wait for room
 	l, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

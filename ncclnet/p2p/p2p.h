@@ -41,12 +41,12 @@ int p2p_isend(struct p2p_comm *c, const void *data, size_t size, uint32_t key, i
  * remote one of registered memory. */
 int p2p_irecv(struct p2p_comm *c, void *data, size_t size, uint32_t key, int tag, void *parent, struct p2p_request **req);
 
-/* Starts to wait until what was received at data, in memory of a GPU with this
- * remote key, is seen by that GPU. Only of a comm with a device. */
+/* Starts to wait until a GPU sees the bytes that were received at data, in its
+ * memory with this remote key. Only for a comm with a device. */
 int p2p_iflush(struct p2p_comm *c, void *data, uint32_t key, struct p2p_request **req);
 
 /* Asks whether a request is done, and does a piece of work if it is not.
- * *done = 1 frees the request; *size, unless NULL, is then the message's. After
+ * *done = 1 frees the request, and sets *size to the message's (size may be NULL). After
  * an error all requests of the comm that are not done fail with it. */
 int p2p_test(struct p2p_request *r, int *done, size_t *size);
 
@@ -71,17 +71,18 @@ struct p2p_setup {
 	int memfd;            /* of the ring, stays the caller's; -1: bytes go over the sockets */
 	struct p2p_verbs *verbs; /* queue pairs, taken over on success; there is one socket then. NULL: no device */
 	size_t cut;           /* messages of this many bytes or more use all lanes; 0: the default */
-	int sealed;           /* the kernel seals what the sockets carry once anything is sent (TLS) */
+	int sealed;           /* the kernel seals the sockets' bytes (TLS), all from the first on */
 	int zerocopy;         /* 0 never, 1 always, 2 until the kernel says that it copies */
-	unsigned timeout;     /* ms in which a peer must acknowledge something that was sent; 0: as the kernel has it */
+	unsigned timeout;     /* ms in which a peer must acknowledge some of the bytes sent; 0: as the kernel has it */
 	const char *peer;     /* for messages, copied */
 };
 
 /* Returns NULL with errno set on failure; the sockets are then the caller's. */
 struct p2p_comm *p2p_open(const struct p2p_setup *s);
 
-/* Has NCCL's profiler told of each message of a comm that has a parent: struct mcast_net_event of mcast.h. An event
- * that it wants starts inside p2p_isend or p2p_irecv, and ends inside p2p_test, or p2p_close. Before the first message. */
+/* From now on NCCL's profiler is told of each message of a comm that has a parent: struct mcast_net_event of
+ * mcast.h. If it wants an event, the event starts inside p2p_isend or p2p_irecv, and ends inside p2p_test or
+ * p2p_close. Called before the first message. */
 void p2p_profile(struct p2p_comm *c, nccl_profiler profiler);
 
 /* How many sockets or queue pairs a comm has, whether a ring, and whether it sends
@@ -91,14 +92,14 @@ void p2p_shape(const struct p2p_comm *c, int *lanes, int *ring, int *zerocopy);
 /* Bytes of a memfd that holds a ring with this capacity, a power of two. */
 size_t p2p_ring_size(size_t capacity);
 
-/* Ends connections whose peers have acknowledged nothing within their timeouts,
+/* Ends each connection to a peer that has acknowledged nothing within the timeout,
  * and returns after how many ms to look again; 0: there is nothing to look at.
- * lost becomes what was found about the first of them, or empty. */
+ * lost becomes the finding about the first of them, or empty. */
 unsigned p2p_watch(char *lost, size_t size);
 
 /* RDMA: for the Go side, which opens devices (package ibverbs). Functions return 0
- * or an errno, unless said. Nothing else of it is called before p2p_rdma_load, which
- * returns NULL, or what is missing. */
+ * or an errno, unless said. p2p_rdma_load is called before any other of them, and
+ * returns NULL, or the name of the missing library or function. */
 const char *p2p_rdma_load(const char *library);
 
 struct p2p_device {
@@ -118,11 +119,11 @@ int p2p_rdma_register_dmabuf(void *pd, uint64_t offset, size_t size, uintptr_t a
 int p2p_rdma_deregister(struct p2p_memory *m);
 int p2p_rdma_takes_dmabuf(void *pd); /* 1 or 0 */
 
-/* What the ends of a connection tell each other of their queue pairs; little endian. */
+/* Sent by each end of a connection: describes its queue pairs; little endian. */
 struct p2p_introduction {
 	uint32_t psn, mtu, lanes;
-	uint32_t key;    /* of a sender's offers, */
-	uint64_t offers; /* which are there */
+	uint32_t key;    /* of a sender's memory for offers */
+	uint64_t offers; /* address of that memory */
 	uint8_t gid[16];
 	uint32_t number[P2P_LANES];
 };

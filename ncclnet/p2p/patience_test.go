@@ -27,8 +27,8 @@ func TestAskedForLate(t *testing.T) {
 	}
 }
 
-// TestAborted: of a communicator that is aborted nobody asks for connections any more. Where the peer has closed its end, this
-// one is closed as well, long before its patience ends, and whoever asks all the same hears why.
+// TestAborted: after an abort of a communicator, NCCL never asks for its connections again. When the peer has closed
+// its end, this end closes as well, long before its patience is over. A caller that asks later gets the reason.
 func TestAborted(t *testing.T) {
 	for _, fabric := range []string{"tcp", "shm"} {
 		for name, taken := range map[string]bool{"the peer had accepted": true, "the peer closes its listener": false} {

@@ -16,12 +16,12 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
-// A child process is the test binary with P2P_CHILD set to what it is to do and
-// the handle to connect to.
+// TestMain also starts as a child process: the variable P2P_CHILD then holds its role and the handle to
+// connect to.
 func TestMain(m *testing.M) {
 	role, handle, ok := strings.Cut(os.Getenv("P2P_CHILD"), " ")
 	if !ok {
-		systest.Beside(10) // those that may wait
+		systest.Beside(10) // tests that may run beside others
 		os.Exit(m.Run())
 	}
 	h, err := hex.DecodeString(handle)
@@ -289,8 +289,8 @@ func TestGarbage(t *testing.T) {
 	}
 }
 
-// A ring whose other side writes nonsense is an error, and one that it could
-// shrink is not taken.
+// A ring is an error if the other side writes nonsense to it, and refused if the other side could shrink
+// it.
 func TestBadRing(t *testing.T) {
 	l, _ := listen(t, Options{Fabric: "shm"})
 	for _, bad := range []uint64{1<<20 + 1, 1 << 63, ^uint64(0)} {

@@ -74,8 +74,8 @@ func checkProfile(t *testing.T, send, recv Comm, over int, o Options) {
 	}
 }
 
-// TestProfileEnds: events of messages that fail end with the test that says so, and those that nobody asks for when
-// the comm is closed.
+// TestProfileEnds: the event of a failed message ends with the test that reports the failure. The event of a message
+// that nobody tests ends when the comm is closed.
 func TestProfileEnds(t *testing.T) {
 	forKinds(t, func(t *testing.T, o Options) {
 		send, recv := once(t, o, o)

@@ -75,7 +75,7 @@ int p2p_rdma_register_dmabuf(void *pd, uint64_t offset, size_t size, uintptr_t a
 
 int p2p_rdma_deregister(struct p2p_memory *m) { return p_ibv_dereg_mr(m->mr); }
 
-/* Whether a device takes DMA-BUFs: then what it says of none is that the descriptor is bad. */
+/* Whether a device takes DMA-BUFs: such a device answers a bad descriptor with an error about the descriptor. */
 int p2p_rdma_takes_dmabuf(void *pd)
 {
 	rdma_mr *none;

@@ -32,7 +32,7 @@ type Device struct {
 	DMABuf bool // it takes memory of other devices as DMA-BUFs
 }
 
-// devices are those that this process has opened, by interface and address.
+// devices holds the RDMA devices that this process has opened, by interface and address.
 var devices = struct {
 	sync.Mutex
 	by map[string]*Device
@@ -48,8 +48,8 @@ var loaded = sync.OnceValue(func() error {
 	return nil
 })
 
-// OpenDevice returns the RDMA device whose port is on an interface, with this IPv4 address. Its errors wrap
-// fabric.ErrUnavailable and say what is missing.
+// OpenDevice returns the RDMA device with its port on an interface, with this IPv4 address. Errors wrap
+// fabric.ErrUnavailable and name the missing part.
 func OpenDevice(iface string, addr netip.Addr) (*Device, error) {
 	addr = addr.Unmap()
 	devices.Lock()
@@ -102,7 +102,7 @@ func DeviceAt(pd unsafe.Pointer) *Device {
 // Memory is registered with a device: the device reads and writes it, and so do peers that are given its key.
 type Memory struct{ c C.struct_p2p_memory }
 
-// Keys are what a request's own device and a peer's know the memory by.
+// Keys returns the memory's key for this process's own device, and the one for peers' devices.
 func (m *Memory) Keys() (local, remote uint32) { return uint32(m.c.local), uint32(m.c.remote) }
 
 // Register registers memory, of the host or, where the driver lets devices have it, of a GPU. It is locked until Close.
@@ -167,7 +167,7 @@ func (q *queues) introduce(c net.Conn) error {
 	return err
 }
 
-// join connects them to the peer's, of which the peer tells.
+// join reads the peer's introduction and connects these queue pairs to the peer's.
 func (q *queues) join(c net.Conn) error {
 	var peer C.struct_p2p_introduction
 	if _, err := io.ReadFull(c, unsafe.Slice((*byte)(unsafe.Pointer(&peer)), unsafe.Sizeof(peer))); err != nil {
@@ -180,7 +180,7 @@ func (q *queues) join(c net.Conn) error {
 	return nil
 }
 
-// unheard is why the peer has not said what was waited for.
+// unheard returns the error for a peer that has not sent its introduction.
 func unheard(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return fmt.Errorf("the peer gave up before its queue pairs were connected, and its log says why: %w", err)

@@ -31,7 +31,7 @@ struct ring {
 size_t p2p_ring_size(size_t capacity) { return PREFACE + capacity; }
 
 /* Maps a ring after checking that nobody can shrink it under us, and that it is
- * no larger than a ring may be: all of it gets memory. */
+ * no larger than a ring may be, since the whole ring gets memory. */
 struct ring *p2p_ring_map(int memfd)
 {
 	const int seals = F_SEAL_SHRINK | F_SEAL_GROW;

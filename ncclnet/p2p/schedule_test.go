@@ -11,8 +11,8 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
-// flow is one connection under a random schedule: what was posted on either end,
-// and what is still to be done.
+// flow is one connection under a random schedule: the requests posted on either end, and the ones still
+// to be posted.
 type flow struct {
 	send, recv   Comm
 	from, to     []byte // a slot a request
@@ -137,7 +137,7 @@ func TestSchedules(t *testing.T) {
 					}
 				}
 			}
-			// Then all of it must end.
+			// Then all requests must end.
 			for deadline := systest.Deadline(); len(f.outS) > 0 || len(f.outR) > 0 || len(f.rooms) != len(f.sizes); runtime.Gosched() {
 				if len(f.rooms) < len(f.sizes) && len(f.outR) < 32 {
 					f.postRecv(rt)

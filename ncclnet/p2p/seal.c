@@ -1,6 +1,6 @@
-/* Lanes that the kernel seals (its TLS, see package ktls). A record that TCP has no room for waits above it: sendmsg has
- * taken it, and the end of the connection drops it. So a send is done only when TCP has all that was taken, and then it
- * arrives, as without TLS, whatever becomes of this process. */
+/* Lanes that the kernel seals (its TLS, see package ktls). A record that TCP has no room for waits above TCP: sendmsg
+ * has taken it, but the end of the connection drops it. So a send is done only when TCP has all its bytes. Then they
+ * arrive, as without TLS, even if this process ends. */
 #include <endian.h>
 #include <netinet/in.h>
 #include <string.h>
@@ -25,8 +25,8 @@ struct direction {
 	uint8_t number[8]; /* of the next record, big endian */
 };
 
-/* Bytes that TCP has been given on a connection, from some number on. Acknowledged ones first: those that are
- * acknowledged between the two calls are missing then, and not counted twice. */
+/* Bytes that TCP has been given on a connection, from some number on. The acknowledged ones are read first: bytes
+ * that are acknowledged between the two calls are then missing, instead of counted twice. */
 static int written(int fd, uint64_t *bytes)
 {
 	struct tcp_info info;

@@ -15,8 +15,8 @@ type kernel struct {
 	seal func(c net.Conn, k ktls.Keys) error
 }
 
-// stance is what an end says, in a greeting, of having the kernel seal what follows. The greeting is sealed itself, so
-// nobody on the path can talk two ends out of it.
+// stance says in a greeting whether this end has its kernel seal the bytes that follow. The greeting itself is sealed,
+// so nobody on the path can change it.
 type stance uint16
 
 const (

@@ -36,7 +36,7 @@ func withSecret(t *testing.T, o Options) Options {
 	return o
 }
 
-// pretence is a kernel that says that it can seal, or why not, and only remembers what it is told to seal.
+// pretence stands for a kernel: it says that it can seal, or why not, and records the keys instead of sealing.
 type pretence struct {
 	unable error
 	mu     sync.Mutex
@@ -65,7 +65,7 @@ func (p *pretence) kernel() kernel {
 	}}
 }
 
-// Both ends seal or neither does. One that requires it and another that does not have it say what is missing, and where.
+// Both ends seal or neither does. If one end requires it and the other cannot, both name the missing part and its end.
 func TestSealAgreement(t *testing.T) {
 	noTLS := errors.New("no module")
 	type end struct {
@@ -198,11 +198,11 @@ func TestAgreementIsSealed(t *testing.T) {
 	}
 }
 
-// onPath sits between two ends: he keeps what passes, and changes what he is told to.
+// onPath sits between two ends: it records all bytes that pass, and changes some on request.
 type onPath struct {
 	mu     sync.Mutex
 	seen   [][]byte            // by direction of a connection
-	change func([]byte) []byte // of what goes from the connecting end
+	change func([]byte) []byte // for bytes from the connecting end
 	far    []*net.TCPConn      // towards the connecting ends
 }
 
@@ -259,7 +259,7 @@ func (p *onPath) pass(from, to net.Conn, forth bool) {
 			break
 		}
 	}
-	// As the kernel does: what is over at one end is over at the other.
+	// As the kernel does: an end of the stream at one side is passed on to the other side.
 	_ = to.(*net.TCPConn).CloseWrite()
 	_, _ = io.Copy(io.Discard, from)
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
-// Messages that are waited for one by one stay in the kernel for a while after they were read: whatever
-// follows them, of any size, is whole, nothing is written behind them, and the end of the stream is seen.
+// With one request waited for at a time, the kernel keeps a message for a while after it was read. Messages that
+// follow, of any size, must be whole, with nothing written behind them, and the end of the stream must be seen.
 func TestOneByOne(t *testing.T) {
 	for posted, addr := range map[int]netip.Addr{1: loopback, 2: netip.IPv6Loopback(), 3: loopback} {
 		t.Run(addr.String(), func(t *testing.T) {
@@ -25,7 +25,7 @@ func TestOneByOne(t *testing.T) {
 				size := i * i % 700
 				switch {
 				case i%90 > 80:
-					size = i * 97 % (40 << 10) // about as large as the room for what is read ahead
+					size = i * 97 % (40 << 10) // about as large as the room for reading ahead
 				case i%90 == 45:
 					size = 100_000 + i
 				case i%5 == 0:

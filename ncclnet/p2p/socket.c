@@ -24,7 +24,7 @@ enum {
 
 static ssize_t nothing(void) { return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR ? 0 : -1; }
 
-/* Copies what is small into one piece: the kernel takes longer over a list. */
+/* Copies small buffers into one piece: the kernel takes longer over a list. */
 static size_t join(char *piece, const struct iovec *iov, int k)
 {
 	size_t n = 0;
@@ -78,10 +78,10 @@ static int take_peeked(struct lane *l)
 	return l->peeked == 0;
 }
 
-/* The kernel acknowledges a second small message when it is taken and nothing is
- * left to read, before recv returns: a microsecond, for which whoever waits for
- * the message waits, too. So a message is read where it stays, and taken together
- * with one that follows, or when there is nothing else to do. */
+/* When a second small message is taken and nothing is left to read, the kernel sends an
+ * acknowledgement before recv returns. That takes a microsecond, in which the receiver waits. So a message
+ * is read without taking it, and taken later: with the one that follows, or when there is nothing else
+ * to do. */
 ssize_t p2p_socket_peek(struct lane *l, struct iovec *iov)
 {
 	int take = l->peeks >= PEEKS || l->peeked > HELD || (l->peeked > 0 && l->comm->idle >= WAIT);
@@ -218,8 +218,8 @@ int p2p_socket_alive(struct p2p_comm *c)
 
 	if (!c->sending && c->verbs == NULL) {
 		if (c->lane[0].ring == NULL) {
-			/* Reading tells. What is not acknowledged yet is now; the kernel's
-			 * timer would make it do so at once from then on. */
+			/* Reading tells. This acknowledges the rest now; if the kernel's timer had to, the kernel
+			 * would acknowledge each message at once from then on. */
 			if (c->lane[0].patient)
 				(void)setsockopt(c->lane[0].fd, IPPROTO_TCP, TCP_QUICKACK, &now_and_later, sizeof(now_and_later));
 			return 1;
@@ -288,9 +288,9 @@ static int replace(int fd)
 	return ok;
 }
 
-/* AF_UNSPEC drops what is queued and resets the connection at once, also where a forked child still has
- * the socket; a linger of 0, where that is not known, only with the last descriptor. Kernels that seal a
- * connection refuse AF_UNSPEC, and older ones do it wrong. */
+/* AF_UNSPEC drops the queued bytes and resets the connection at once, even where a forked child still has
+ * the socket. A linger of 0, for kernels without AF_UNSPEC here, does so only with the last descriptor. Kernels
+ * that seal a connection refuse AF_UNSPEC, and older ones do it wrong. */
 int p2p_socket_reset(struct lane *l)
 {
 	const struct linger none = {.l_onoff = 1, .l_linger = 0};

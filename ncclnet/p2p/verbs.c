@@ -31,7 +31,7 @@ static uint64_t check(const struct offer *o)
 	return h ^ h >> 31;
 }
 
-/* Posts a request; what the device does not take ends the comm. */
+/* Posts a request to the device. If the device refuses it, the comm ends. */
 static int post(struct p2p_comm *c, rdma_qp *qp, rdma_send_wr *wr, const char *what)
 {
 	rdma_send_wr *bad;
@@ -78,7 +78,7 @@ static int match(struct p2p_comm *c)
 	return some;
 }
 
-/* Has the device write what is to be written on a lane, as far as it has room. */
+/* Has the device write the offered messages of a lane, as far as it has room. */
 static int write_lane(struct p2p_comm *c, unsigned lane)
 {
 	struct p2p_verbs *v = c->verbs;
@@ -196,7 +196,7 @@ static void arrived(struct p2p_comm *c, unsigned lane, uint32_t immediate)
 	settle_lane(c, 0);
 }
 
-/* The connection is over. The peer's last word counts first: it may have received what is not acknowledged. */
+/* The connection is over. The peer's last word counts first: messages may have arrived unacknowledged. */
 static void broken(struct p2p_comm *c, const rdma_wc *wc)
 {
 	const int own = wc->status >= 1 && wc->status <= 4; /* IBV_WC_LOC_*: length, queue pair, protection */

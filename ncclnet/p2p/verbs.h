@@ -1,6 +1,6 @@
-/* Inside of a comm whose messages an RDMA device moves. A receive is offered to the sender: its place is written into
- * the sender's memory. The sender writes the data there, and with the last of them, on each lane, the size as immediate
- * data. A lane is an RC queue pair. */
+/* Inside of a comm with an RDMA device that moves its messages. A receive is offered to the sender: its place is
+ * written into the sender's memory. The sender writes the data there, and with the last of them, on each lane, the size
+ * as immediate data. A lane is an RC queue pair. */
 #ifndef MCAST_P2P_VERBS_H
 #define MCAST_P2P_VERBS_H
 

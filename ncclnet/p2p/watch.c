@@ -1,7 +1,7 @@
-/* Connections that send, looked at whether or not their owner does. What the
- * kernel has taken counts as sent, so an owner who only receives from then on
- * would never learn that it does not arrive; its peer, who waits, neither. What
- * was closed is looked at until all of it has arrived. */
+/* Looks at connections that send, whether or not their owner does. Bytes count as sent once the kernel has
+ * taken them, so an owner who only receives from then on would never learn that they do not arrive, and
+ * neither would its peer, who waits for them. A closed connection is looked at until all its bytes have
+ * arrived. */
 #include <netinet/in.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -27,9 +27,9 @@ enum {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct p2p_comm *first; /* of those that are watched */
 
-/* The time in which this process ran while it watched, in ms: of what passes
- * between two looks, twice the pause counts at most. A process that was stopped,
- * got no core, or whose machine paused has not waited meanwhile. */
+/* The time in which this process ran while it watched, in ms: of the time that passes
+ * between two looks, twice the pause counts at most. So the time does not count in which the
+ * process was stopped or got no core, or its machine paused. */
 static struct {
 	uint64_t ran, looked;
 	unsigned pause; /* until the next look */
@@ -62,12 +62,11 @@ static int repeated(const struct tcp_info *info)
 	return info->tcpi_unacked > 0 && info->tcpi_retransmits > 0 && info->tcpi_snd_wnd >= info->tcpi_snd_mss;
 }
 
-/* Whether the peer has answered nothing for longer than the timeout, in which
- * this process ran. Keepalive
- * does not look while bytes are unacknowledged. TCP_USER_TIMEOUT does, but it also
- * ends a connection whose peer is well and just receives nothing for a while: that
- * peer answers every try, however rare they become, so only tries since its last
- * segment count. */
+/* Whether the peer has answered nothing for longer than the timeout, counting only time
+ * in which this process ran. Keepalive does not look while bytes are unacknowledged.
+ * TCP_USER_TIMEOUT does, but it also ends a connection to a peer that is well and just
+ * receives nothing for a while. Such a peer answers every try, however rare they become,
+ * so only tries since its last segment count. */
 static int silent(struct lane *l, const struct tcp_info *info, unsigned timeout)
 {
 	if (l->heard != info->tcpi_segs_in) {
@@ -79,7 +78,7 @@ static int silent(struct lane *l, const struct tcp_info *info, unsigned timeout)
 	       own.ran - l->answered >= timeout;
 }
 
-/* Whether none of what is sent again has been acknowledged for longer than the
+/* Whether resent bytes have gone without any acknowledgement for longer than the
  * timeout, though the peer's keepalives may arrive: the path does not carry
  * segments of this size. */
 static int stalled(struct lane *l, const struct tcp_info *info, unsigned timeout)
@@ -91,8 +90,8 @@ static int stalled(struct lane *l, const struct tcp_info *info, unsigned timeout
 	return own.ran - l->since >= timeout;
 }
 
-/* What a closed connection sends again in vain also keeps its end from the peer.
- * Should this process end, the kernel gives up after the timeout instead of
+/* Bytes that a closed connection sends again in vain also keep its end from the
+ * peer. Should this process end, the kernel gives up after the timeout instead of
  * minutes, and answers the peer's keepalive by a reset. Not while the peer has no
  * room: it may just be late. */
 static void bound_retries(struct lane *l, const struct tcp_info *info, unsigned timeout)
@@ -117,7 +116,7 @@ static unsigned unanswered(struct lane *l, unsigned timeout)
 }
 
 /* Whether data are still on their way. The end of the connection counts as a byte,
- * and passes any path; what a reset has dropped counts as unsent for good. */
+ * and passes any path; bytes that a reset has dropped count as unsent for good. */
 static int unsent(struct lane *l)
 {
 	struct tcp_info info;
@@ -223,9 +222,9 @@ int p2p_watch_close(struct p2p_comm *c)
 	return done;
 }
 
-/* Gives up a connection. The owner fails when it comes by. The peer hears of it
- * now: a reset fits any path, while an orderly end would wait behind what does not
- * arrive. */
+/* Gives up a connection. Its owner's next call fails. The peer is told
+ * now: a reset fits any path, while an orderly end would wait behind the bytes that
+ * do not arrive. */
 static void give_up(struct p2p_comm *c, unsigned segment)
 {
 	int i;

@@ -11,7 +11,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
 )
 
-// ArgumentError says what is wrong with a call or an option, and what is allowed. Nothing was
+// ArgumentError names a wrong argument of a call or a wrong option, and the allowed values. Nothing was
 // begun.
 type ArgumentError struct{ Text string }
 
@@ -80,8 +80,8 @@ type PathError struct {
 func (e *PathError) Error() string { return e.Text }
 
 // TimeoutError says that the time that an option allows is over. It is a context.DeadlineExceeded
-// to errors.Is. On the rank whose time ran out it is the cause of a *RankError if it is
-// known for which rank was waited.
+// to errors.Is. On the rank that ran out of time it is the cause of a *RankError if it is
+// known which rank it waited for.
 type TimeoutError struct {
 	Setting string // the variable of the option, such as MCAST_JOIN_TIMEOUT
 	After   time.Duration
@@ -91,7 +91,7 @@ type TimeoutError struct {
 // Error returns the text.
 func (e *TimeoutError) Error() string { return e.Text }
 
-// Is makes it known to errors.Is as what it is.
+// Is makes errors.Is report that it is a context.DeadlineExceeded.
 func (e *TimeoutError) Is(target error) bool { return target == context.DeadlineExceeded }
 
 // UnavailableError says what the machine lacks that a group needs, and what to provide or to set.

@@ -84,7 +84,7 @@ func TestRanksHaveDifferentOptions(t *testing.T) {
 	}
 }
 
-// TestRankDoesNotCome: it is named, by both ways to join, and so is what ran out.
+// TestRankDoesNotCome: the error names the rank and the timeout, in both ways to join.
 func TestRankDoesNotCome(t *testing.T) {
 	port := systest.ReservePort(t).String()
 	_, err := Join(t.Context(), port, 0, 2, Options{JoinTimeout: 200 * time.Millisecond})

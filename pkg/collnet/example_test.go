@@ -13,7 +13,7 @@ import (
 // Every process of a job calls Join. A group of one rank has nobody to wait for.
 func ExampleJoin() {
 	ctx := context.Background()
-	rank, size := 0, 1 // from whatever starts the processes
+	rank, size := 0, 1 // from the launcher of the processes
 	g, err := collnet.Join(ctx, "localhost:29500", rank, size, collnet.Options{})
 	if err != nil {
 		log.Fatal(err)
@@ -111,8 +111,8 @@ func ExampleGroup_StartReduceScatter() {
 	// <nil>
 }
 
-// A rank that goes ends the operations of the others, with an error that names it. One that gives
-// up says why; of one whose process is killed the others hear that it is lost.
+// A rank that goes ends the operations of the others, with an error that names it. A rank that gives
+// up says why; if its process is killed, the others hear that it is lost.
 func ExampleRankError() {
 	ctx := context.Background()
 	_ = collnet.InProcess(ctx, 2, collnet.Options{}, func(g *collnet.Group) error {
@@ -135,9 +135,9 @@ func ExampleRankError() {
 func ExampleFromEnv() {
 	o, err := collnet.FromEnv()
 	if err != nil {
-		log.Fatal(err) // names the variable, its value, and what is allowed
+		log.Fatal(err) // names the variable, its value, and the allowed ones
 	}
-	o.Background = true // what the program knows better
+	o.Background = true // set here, whether or not the variable is set
 	err = collnet.InProcess(context.Background(), 1, o, func(g *collnet.Group) error {
 		fmt.Println(g.Info().Fabric)
 		return nil

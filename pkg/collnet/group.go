@@ -40,10 +40,10 @@ func (g *Group) StartBroadcast(buf []byte, root int) (*Work, error) {
 // Memory is registered with a group until Release.
 type Memory struct{ memory *group.Memory }
 
-// Register has an RDMA device send the shards of Allgathers and Broadcasts from memory where it lies, without a copy, and the right
-// neighbour's read there what it has lost of a result. memory stays mapped, as Go's heap does while it is referred to, until
-// Release; a stack does not. A group that copies anyway, or whose device cannot have the memory, takes it all the same, and Info
-// has a note of why.
+// Register has an RDMA device send the shards of Allgathers and Broadcasts directly from memory, without a copy, and
+// lets the right neighbour's device read there the chunks of a result that it has lost. memory stays mapped until
+// Release, as Go's heap does while it is referred to; a stack does not. A group that copies anyway, or with a device
+// that cannot register the memory, takes the call all the same, and Info has a note with the reason.
 func (g *Group) Register(memory []byte) (*Memory, error) {
 	m, err := g.group.Register(memory)
 	if err != nil {

@@ -10,7 +10,7 @@ type Info struct {
 	Interface  string   // that multicast uses; empty with SharedMemory
 	Rails      []string // further interfaces that carry subgroups of multicast
 	Address    string   // where other ranks reach this one
-	ChunkBytes int      // what is sent at a time
+	ChunkBytes int      // bytes of a chunk, the unit of sending and repair
 	// WindowBytes is how far a root sends ahead of the slowest receiver; 0: as far as it likes.
 	WindowBytes int
 	SIMD        string // instruction set of the sums
@@ -29,11 +29,11 @@ type Info struct {
 	Peers   []Peer
 	Unheard [][2]int
 	// Topology is where this host is in the network, as MCAST_TOPOLOGY or Slurm says; may be empty. Ring is
-	// the order of ranks in which what goes from rank to rank does so, where multicast does not carry it:
-	// all, or with nodes those that the network joins with this one.
+	// the order in which data go from rank to rank where multicast does not carry them: all ranks, or with nodes
+	// the ranks that exchange data over the network with this one.
 	Topology string
 	Ring     []int
-	// Nodes is the number of hosts whose ranks work together, so that what crosses a host's link does so
+	// Nodes is the number of hosts on which ranks work together, so that data cross a host's link only
 	// once; 0: every rank stands alone. NodesReason says why.
 	Nodes       int
 	NodesReason string
@@ -44,8 +44,8 @@ type Info struct {
 type Peer struct {
 	Rank          int
 	Host, Address string // name of its host, and where it is reached
-	// PacketBytes are those of the largest packet that this rank heard from it by multicast, with IP's
-	// and UDP's headers; 0: none.
+	// PacketBytes is the size of the largest packet that this rank heard from the peer by multicast, with
+	// IP's and UDP's headers; 0: none.
 	PacketBytes int
 	// Lost is the share of its multicast probes that did not arrive, 0 to 1: of 16 in groups of up to 8
 	// ranks, of fewer in larger ones, so no more than a hint.

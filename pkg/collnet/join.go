@@ -80,10 +80,10 @@ func (e *Endpoint) Close() {
 	}
 }
 
-// InProcess joins a group of which all ranks are in this process, and runs f for each of them in a
-// goroutine of its own: for tests, and to try things out. It closes the groups; that of an f that
-// returns an error, or does not return (t.FailNow), it aborts, and so ends the others. It returns the
-// errors of all ranks, joined.
+// InProcess joins a group with all ranks in this process, and runs f for each rank in a
+// goroutine of its own: for tests, and to try things out. It closes the groups. If an f returns an
+// error, or does not return (t.FailNow), it aborts that rank's group instead, which ends the others. It
+// returns the errors of all ranks, joined.
 func InProcess(ctx context.Context, size int, o Options, f func(g *Group) error) error {
 	endpoints, blobs, err := listenAll(size, o)
 	if err != nil {
@@ -117,7 +117,7 @@ func runRank(ctx context.Context, g *Group, f func(g *Group) error, err *error) 
 }
 
 func listenAll(size int, o Options) (endpoints []*Endpoint, blobs [][]byte, err error) {
-	for r := range max(size, 1) { // Listen says what is wrong with a size that is not 1 or more
+	for r := range max(size, 1) { // Listen returns the error about a size below 1
 		e, err := Listen(r, size, o)
 		if err != nil {
 			for _, opened := range endpoints {

@@ -9,7 +9,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
-// TestFunctionThatDoesNotReturn: it ends as t.FailNow does, and the other rank hears of it.
+// TestFunctionThatDoesNotReturn: f ends its goroutine as t.FailNow does, and the other rank gets an error.
 func TestFunctionThatDoesNotReturn(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() {

@@ -26,8 +26,8 @@ const (
 	SharedMemory Fabric = "shm"   // all ranks are on one host and in one network namespace
 )
 
-// Options are what programs choose. The zero value of each field is its default, so Options{} works
-// and does the same whatever the environment says. Give every rank the same Fabric, MulticastGroup,
+// Options are the choices of a program. The zero value of each field is its default, so Options{} works,
+// and does the same in every environment. Give every rank the same Fabric, MulticastGroup,
 // Port, Timeout and Encrypt (Join compares them), as many Switches, and the same Secret and Job.
 //
 // FromEnv fills them from the MCAST_* variables named here. Some 25 more, most of them for tuning and
@@ -36,11 +36,11 @@ const (
 type Options struct {
 	// Fabric is what carries the bytes (MCAST_FABRIC).
 	Fabric Fabric
-	// Interface names the network interface, such as eth0 (MCAST_IFACE); empty: that of the route to
+	// Interface names the network interface, such as eth0 (MCAST_IFACE); empty: the interface of the route to
 	// the other ranks.
 	Interface string
 	// MulticastGroup is the first group (MCAST_GROUP), from 224.0.1.0 to 239.255.255.255 or of ff00::/8
-	// with a scope above that of a link; zero: drawn for the job from 239.192.0.0/14 or ff15::/16.
+	// with a scope wider than a link; zero: drawn for the job from 239.192.0.0/14 or ff15::/16.
 	MulticastGroup netip.Addr
 	// Port is the UDP port of the group, 1024 or more (MCAST_PORT); 0: drawn for the job.
 	Port uint16
@@ -51,8 +51,8 @@ type Options struct {
 	// the file of MCAST_SECRET_FILE); empty: everybody on the network is taken for a rank, and the switch
 	// must admit everybody.
 	Secret string
-	// Encrypt has what ranks multicast encrypted (MCAST_ENCRYPT), which takes a Secret. Memory that ranks of a host
-	// share is not, and what goes to a switch is not.
+	// Encrypt has ranks encrypt their multicast (MCAST_ENCRYPT), which takes a Secret. Memory that ranks of a host
+	// share is not encrypted, nor is traffic to and from the switch.
 	Encrypt bool
 	// Timeout is how long a rank may be stopped, starved or cut off before it counts as lost, from 100ms
 	// to 1h (MCAST_TIMEOUT); 0: 30s. A path that acknowledges no data is broken after half as long again.
@@ -66,7 +66,7 @@ type Options struct {
 	// Job keeps jobs apart that meet at one address, one after the other: Join turns away a rank
 	// with another number.
 	Job uint64
-	// Logger takes what the group has to say, from warnings of what makes it slow to what was chosen
+	// Logger takes the messages of the group, from warnings about causes of slowness to the choices at join
 	// (info); nil: standard error, warnings and errors (or from MCAST_LOG on, after FromEnv).
 	Logger *slog.Logger
 
@@ -74,7 +74,7 @@ type Options struct {
 }
 
 // FromEnv returns the options that the MCAST_* variables ask for. The error, an *ArgumentError, names
-// every bad variable, its value and what is allowed; a variable that does not exist is a warning of
+// every bad variable, its value and the allowed ones; a variable that does not exist is a warning of
 // log/slog, unless MCAST_LOG is error or off.
 func FromEnv() (Options, error) {
 	s, err := config.FromEnviron()

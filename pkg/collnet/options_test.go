@@ -23,8 +23,8 @@ func TestZeroOptions(t *testing.T) {
 	require.Equal(t, config.Default(), s)
 }
 
-// TestFromEnv: fields show what the environment says, whoever changes one overrides it, the zero
-// value is the default again, and what has no field counts.
+// TestFromEnv: fields have the values of the environment, a changed field overrides it, the zero
+// value is the default again, and variables without a field count.
 func TestFromEnv(t *testing.T) {
 	for name, value := range map[string]string{
 		"MCAST_FABRIC": "udp", "MCAST_IFACE": "eth7", "MCAST_GROUP": "239.1.2.3", "MCAST_PORT": "5000", "MCAST_SWITCH": "a:1,b:2",

@@ -8,7 +8,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
 )
 
-// Reduction says what is done with the elements of all ranks.
+// Reduction says how the elements of all ranks are combined.
 type Reduction struct {
 	Type Type // of the elements; there is no default
 	Op   Op   // Sum by default

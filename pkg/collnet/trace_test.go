@@ -10,7 +10,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/pkg/collnet"
 )
 
-// TestWriteTrace: what is written is a trace, also of a process that has no group.
+// TestWriteTrace: WriteTrace writes a valid trace, also in a process that has no group.
 func TestWriteTrace(t *testing.T) {
 	var b bytes.Buffer
 	require.NoError(t, collnet.WriteTrace(&b))

@@ -38,8 +38,8 @@ func (w *Work) OnDone(f func(err error)) {
 	w.work.OnDone(func(err error) { f(public(err)) })
 }
 
-// Account tells where the time of an operation went, from its start to its end. One in parts that run
-// beside each other (Allreduce) waits, at any moment, for what the part waits for that is the next to end.
+// Account tells where the time of an operation went, from its start to its end. If an operation has parts that
+// run beside each other (Allreduce), the part that is the next to end decides at each moment which field counts.
 type Account struct {
 	Queued   time.Duration // behind older operations
 	Peers    time.Duration // until other ranks had begun it

@@ -133,7 +133,7 @@ func TestStatsAndInfo(t *testing.T) {
 		require.Equal(t, []any{g.Rank(), 2, UDP, "MCAST_FABRIC=udp", false}, []any{i.Rank, i.Size, i.Fabric, i.Reason, i.Switched})
 		require.NotEmpty(t, i.Interface)
 		require.Equal(t, "127.0.0.1", i.Address)
-		require.Contains(t, i.Switch, "no aggregation node is configured")
+		require.Contains(t, i.Switch, "no switch is configured")
 		require.Empty(t, i.Unheard)
 		require.Len(t, i.Peers, 1)
 		p := i.Peers[0]

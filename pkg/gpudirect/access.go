@@ -21,7 +21,7 @@ import (
 // before the GPU may read what was received: NCCL flushes because a NIC writes
 // past the CPU by PCIe (ncclTopoNeedFlush, src/graph/paths.cc, v2.30.7: never
 // from compute capability 9.0 on, unless forced or the NIC is a DataDirect
-// one). A plugin whose bytes come by the CPU answers iflush with a full fence
+// one). If the CPU moves the bytes, a plugin answers iflush with a full fence
 // (atomic_thread_fence(memory_order_seq_cst) in C) and a request that is done.
 func CPUAccessible(p unsafe.Pointer, size uintptr) error {
 	if size == 0 {

@@ -37,7 +37,7 @@ type Registration struct {
 type Stats struct {
 	Hits, Misses uint64  // of Acquire; a refused one is neither
 	Registered   int     // with the Registrar now
-	Idle         int     // of these, those that nobody refers to
+	Idle         int     // registrations that nobody refers to
 	IdleBytes    uintptr // their sizes together
 }
 
@@ -53,10 +53,10 @@ type Cache struct {
 	page      uintptr
 
 	mu sync.Mutex
-	// known are those that Acquire finds, by address. None contains another,
-	// so their ends ascend as their starts do, and of those that start at or
-	// before an address the last one reaches furthest. A slice does: even of
-	// thousands, moving them costs less than one registration.
+	// known are the registrations that Acquire finds, by address. None contains another,
+	// so their ends ascend as their starts do, and among all that start at or
+	// before an address the last one reaches furthest. A slice is enough: even with
+	// thousands of entries, moving them costs less than one registration.
 	known  []*Registration
 	idle   list.List // of *Registration, the longest unused first
 	stats  Stats
@@ -120,8 +120,8 @@ func (c *Cache) Acquire(addr, size uintptr, kind Kind) (*Registration, error) {
 	return r, nil
 }
 
-// Release gives up a reference. The error is that of a deregistration, of this
-// one or one that had to make room, or says that there was no reference.
+// Release gives up a reference. The error comes from a deregistration, of this
+// registration or of one that had to make room, or says that there was no reference.
 func (c *Cache) Release(r *Registration) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -143,7 +143,7 @@ func (c *Cache) Release(r *Registration) error {
 
 // Invalidate says that size bytes at addr are unmapped, or about to be. No
 // later Acquire gets a registration of any of their pages that was made before.
-// Those that nobody refers to are deregistered now, the others with their last
+// Registrations without a reference are deregistered now, the others with their last
 // Release. The error is the Registrar's, for any of them.
 func (c *Cache) Invalidate(addr, size uintptr) error {
 	c.mu.Lock()
@@ -204,7 +204,7 @@ func (c *Cache) forgetOverlap(start, end uintptr) error {
 	return c.forget(c.endBy(start), c.startBefore(end))
 }
 
-// forget makes known[i:j] unknown and deregisters those that nobody refers to.
+// forget makes known[i:j] unknown and deregisters the ones without a reference.
 func (c *Cache) forget(i, j int) error {
 	var failed []error
 	for _, r := range c.known[i:j] {

@@ -211,7 +211,7 @@ func TestCacheModel(t *testing.T) {
 		var held []*Registration // one for each reference
 		now := 0
 
-		drop := func(which func(*modelled) bool) { // those that are idle go, the others will
+		drop := func(which func(*modelled) bool) { // idle ones are deregistered, the others will be
 			for r, m := range model {
 				if which(m) {
 					m.known = false

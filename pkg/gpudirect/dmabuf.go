@@ -13,9 +13,9 @@ import (
 
 // Mapping is a DMA-BUF that the CPU sees.
 //
-// System calls that copy work on it. Those that pin pages instead fail with
-// EFAULT where the exporter maps it as VM_PFNMAP, as the NVIDIA driver does, and
-// udmabuf in Linux 6.12: MSG_ZEROCOPY, io_uring's fixed buffers.
+// System calls that copy work on it. Calls that pin pages instead, such as
+// MSG_ZEROCOPY and io_uring's fixed buffers, fail with EFAULT where the exporter
+// maps it as VM_PFNMAP, as the NVIDIA driver does, and udmabuf in Linux 6.12.
 type Mapping struct {
 	mem  []byte // whole pages
 	data []byte

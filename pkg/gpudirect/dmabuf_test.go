@@ -64,8 +64,8 @@ func TestDMABuf(t *testing.T) {
 	throughSocket(t, m.Bytes())
 }
 
-// throughSocket sends from a mapping and receives into it, and holds Mapping to
-// what it says of system calls that pin.
+// throughSocket sends from a mapping and receives into it, and checks that
+// system calls that pin pages fail as the comment on Mapping says.
 func throughSocket(t *testing.T, mapped []byte) {
 	t.Helper()
 	a, b := systest.Pair(t)

@@ -32,15 +32,14 @@ type Device struct {
 	counts  struct{ pinned, registered, exported atomic.Uint64 }
 }
 
-// Counts are what a Device has asked the driver for, which takes its time: a program that runs steadily asks
-// for nothing more.
+// Counts are the slow requests of a Device to the driver: in a program that runs steadily they stand still.
 type Counts struct {
 	Pinned     uint64 // Pin
 	Registered uint64 // Register
 	Exported   uint64 // ExportDMABuf
 }
 
-// Counts returns those of this moment.
+// Counts returns the counts until now.
 func (d *Device) Counts() Counts {
 	return Counts{d.counts.pinned.Load(), d.counts.registered.Load(), d.counts.exported.Load()}
 }
@@ -51,7 +50,7 @@ var (
 )
 
 // Open returns a device. It loads the driver, libcuda.so.1, if the process has not: nothing else of this
-// package does. A device whose streams cannot wait for memory is ErrUnsupported.
+// package does. If the device's streams cannot wait for memory, the error is ErrUnsupported.
 func Open(ordinal int) (*Device, error) {
 	devicesLock.Lock()
 	defer devicesLock.Unlock()
@@ -128,7 +127,7 @@ func (d *Device) NewStream() (uintptr, error) {
 	return uintptr(stream), err
 }
 
-// CloseStream gives a stream up. What is queued on it is still done.
+// CloseStream gives a stream up. Work that is queued on it is still done.
 func (d *Device) CloseStream(stream uintptr) error {
 	return d.failed("cuStreamDestroy", C.gpud_stream_destroy(d.context, C.uintptr_t(stream)))
 }
@@ -140,8 +139,8 @@ func (d *Device) NewEvent() (uintptr, error) {
 	return uintptr(event), err
 }
 
-// Idle reports whether all that is queued on a stream is done. Its error may be that of an earlier command, after
-// which the device does nothing more in this process.
+// Idle reports whether all work on a stream is done. Its error may come from an earlier command; then the device does
+// nothing more in this process.
 func (d *Device) Idle(stream uintptr) (bool, error) {
 	result := C.gpud_idle(d.context, C.uintptr_t(stream))
 	if result == C.GPUD_NOT_READY {
@@ -150,20 +149,20 @@ func (d *Device) Idle(stream uintptr) (bool, error) {
 	return result == 0, d.failed("cuStreamQuery", result)
 }
 
-// Capturing reports whether what is queued on a stream is recorded into a CUDA graph.
+// Capturing reports whether work that is queued on a stream is recorded into a CUDA graph.
 func (d *Device) Capturing(stream uintptr) (bool, error) {
 	var yes C.int
 	err := d.failed("cuStreamIsCapturing", C.gpud_capturing(d.context, C.uintptr_t(stream), &yes))
 	return yes != 0, err
 }
 
-// Record has an event stand for what is queued on a stream so far.
+// Record has an event stand for the work that is queued on a stream so far.
 func (d *Device) Record(event, stream uintptr) error {
 	return d.failed("cuEventRecord", C.gpud_record(d.context, C.uintptr_t(event), C.uintptr_t(stream)))
 }
 
-// Wait has what is queued on a stream from now on wait for what was last recorded in an event. To record
-// something else there later changes nothing.
+// Wait has work that is queued on a stream from now on wait for the work last recorded in an event. A later Record in
+// the same event changes nothing.
 func (d *Device) Wait(stream, event uintptr) error {
 	return d.failed("cuStreamWaitEvent", C.gpud_wait(d.context, C.uintptr_t(stream), C.uintptr_t(event)))
 }

@@ -3,7 +3,7 @@
 //
 //   - KindOf tells where memory lies, the host's or a GPU's, in any process, with a driver or without;
 //   - CPUAccessible tells whether a load from a pointer would end the process;
-//   - Cache keeps memory registered with whatever moves it (a Registrar), so that the next
+//   - Cache keeps memory registered with a Registrar, such as a fabric that moves it, so that the next
 //     registration of the same buffer is free;
 //   - MapDMABuf gives the CPU the memory behind a DMA-BUF, such as NCCL hands to plugins;
 //   - Device copies between a GPU and pinned memory in the order of streams, by the driver, which Open
@@ -96,13 +96,13 @@ var kinds = [...]string{Host: "host", Pinned: "pinned", CUDA: "cuda", Managed: "
 // String returns the kind's name.
 func (k Kind) String() string { return kinds[k] }
 
-// OnHost reports whether it is memory of the host, which the CPU reads and writes whatever GPUs do.
+// OnHost reports whether it is memory of the host, which the CPU can always read and write.
 func (k Kind) OnHost() bool { return k == Host || k == Pinned }
 
 // Memory is what the driver knows of an address.
 type Memory struct {
 	Kind   Kind
-	Device int // the GPU whose it is, or that it was pinned for; -1: none
+	Device int // the GPU that has the memory, or that it was pinned for; -1: none
 
 	// Of the allocation that the address lies in; 0 of Host.
 	Base, Size uintptr
@@ -145,8 +145,8 @@ func MemoryAt(p unsafe.Pointer) Memory {
 	return m
 }
 
-// KindOf is that of memory as a device sees it: another one's is Peer's, which it may reach by itself
-// (CanAccess) or not.
+// KindOf is the kind of memory as a device sees it: memory of another device is Peer, which the device may reach by
+// itself (CanAccess) or not.
 func (d *Device) KindOf(p unsafe.Pointer) Kind {
 	m := MemoryAt(p)
 	if m.Kind == CUDA && m.Device != d.ordinal {

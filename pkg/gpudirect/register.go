@@ -51,14 +51,14 @@ func (d *Device) ExportDMABuf(device, size uintptr) (fd int, err error) {
 	return int(got), nil
 }
 
-// Pinner is a Registrar by the CUDA driver: it pins memory of the host for the device, and makes DMA-BUFs of
-// the device's, whose descriptor (an int) is the token. Managed memory is refused, since it moves. Pinned memory
-// needs nothing: that is what was allocated so, or pinned by others. What a Pinner has pinned stays Host to it,
+// Pinner is a Registrar by the CUDA driver: it pins memory of the host for the device, and exports memory of the
+// device as DMA-BUFs, with the descriptor (an int) as the token. Managed memory is refused, since it moves. Pinned
+// memory, which was allocated so or pinned by others, needs nothing. Memory that a Pinner has pinned stays Host to it,
 // although KindOf then says Pinned.
 type Pinner struct {
 	Device *Device
-	// Invalidated: whoever unmaps or frees memory calls Cache.Invalidate first. Then what nobody refers to may
-	// stay registered.
+	// Invalidated says that the program calls Cache.Invalidate before it unmaps or frees memory. Then memory without
+	// a reference may stay registered.
 	Invalidated bool
 }
 
@@ -89,5 +89,5 @@ func (p Pinner) Deregister(token any) error {
 	return nil
 }
 
-// MayOutlive is true of memory that is pinned without the Pinner, and otherwise if whoever frees it says so.
+// MayOutlive is true for memory that is pinned without the Pinner, and for other memory if Invalidated is set.
 func (p Pinner) MayOutlive(kind Kind) bool { return kind == Pinned || p.Invalidated }

@@ -1,6 +1,6 @@
 package gpudirect
 
-// Registrar makes memory known to what moves it. A fabric provides one: that of
+// Registrar makes memory known to a fabric, which moves it. Each fabric provides one: the Registrar of
 // RDMA devices pins pages and gets keys, sockets and shared memory need nothing (Unpinned).
 // The Cache calls it from one goroutine at a time and waits; it must not call
 // the Cache.
@@ -16,13 +16,13 @@ type Registrar interface {
 	// Pages that are pinned stay with the device when their address is
 	// unmapped, and if it is mapped again the device writes into pages that
 	// nobody reads. So it is true only of a registration that follows the
-	// mapping (nothing is pinned; on-demand paging), or if whoever unmaps
-	// memory of that kind calls Invalidate first. NCCL's own InfiniBand
+	// mapping (nothing is pinned; on-demand paging), or if the program calls
+	// Invalidate before it unmaps memory of that kind. NCCL's own InfiniBand
 	// transport keeps nothing (src/transport/net_ib/reg.cc, v2.30.7).
 	MayOutlive(kind Kind) bool
 }
 
-// Unpinned is the Registrar of fabrics whose bytes the CPU moves by address.
+// Unpinned is the Registrar of fabrics in which the CPU moves the bytes, by address.
 type Unpinned struct{}
 
 // Register does nothing; the token is nil.
@@ -31,5 +31,5 @@ func (Unpinned) Register(uintptr, uintptr, Kind) (any, error) { return nil, nil 
 // Deregister does nothing.
 func (Unpinned) Deregister(any) error { return nil }
 
-// MayOutlive is true: an address means whatever is mapped there.
+// MayOutlive is true: the CPU always reaches the memory that is mapped at an address now.
 func (Unpinned) MayOutlive(Kind) bool { return true }

@@ -19,9 +19,9 @@ const (
 	phases
 )
 
-// Account says how long an operation waited for what; indexed by Phase. Its total is the time from
-// posting to the end, also of an operation whose parts go beside each other: at any moment that waits
-// for what the part waits for that is the next to end.
+// Account says how long an operation waited in each Phase, which is the index. Its total is the time from
+// posting to the end. If parts of an operation go beside each other, the part that is the next to end decides
+// at each moment which phase counts.
 type Account [phases]time.Duration
 
 // Total returns the time from posting to the end.
@@ -41,8 +41,8 @@ func (a Account) Plus(b Account) Account {
 	return a
 }
 
-// Last returns what the last d of an account went to. Turn and Transfer, which alternate, each have
-// their part of it; what is longer than the account was waited for in front of it.
+// Last returns the phases of the last d of an account. Turn and Transfer, which alternate, share their
+// time in proportion; the time by which d exceeds the account counts as Queued.
 func (a Account) Last(d time.Duration) (last Account) {
 	take := func(from time.Duration) time.Duration {
 		taken := max(0, min(d, from))

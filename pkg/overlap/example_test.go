@@ -8,7 +8,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/pkg/overlap"
 )
 
-// countdown is a worker whose operations take three steps each.
+// countdown is a worker that takes three steps for each operation.
 type countdown struct {
 	posted chan chan struct{}
 	wake   chan struct{}

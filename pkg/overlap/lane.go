@@ -32,14 +32,14 @@ type Worker interface {
 }
 
 // Rester is a Worker that can be left alone while nothing is in flight: a program may have a hundred
-// lanes, most of which are idle, and a Sleep holds a thread. Whoever drives calls both methods.
+// lanes, most of them idle, and a Sleep holds a thread. The goroutine that drives calls both methods.
 type Rester interface {
 	Worker
 	// Rest reports whether nothing has to be done before awake is called, which will be, once or more
 	// often, when there may be, and when an operation is handed to the worker. awake does not block.
 	// If Rest reports false, Sleep is how to wait.
 	Rest(awake func()) bool
-	// Rouse calls off what Rest has begun, whatever that returned. awake may be called once more.
+	// Rouse ends the rest that Rest began, also if Rest returned false. awake may be called once more.
 	Rouse()
 }
 
@@ -60,7 +60,7 @@ type Lane struct {
 	asleep  atomic.Bool   // the agent may be in worker.Sleep
 	resting atomic.Bool   // the agent rests for longer than a glance
 	parked  atomic.Bool   // ... until it is kicked
-	wanted  atomic.Bool   // somebody leaves what is in flight to the agent
+	wanted  atomic.Bool   // somebody leaves operations in flight to the agent
 	armed   bool          // the worker rests; guarded by the token
 	kick    chan struct{} // ends that rest
 	start   time.Time
@@ -101,8 +101,8 @@ func NewLane(w Worker) *Lane {
 }
 
 // Drive drives the worker, or waits while another caller does, until done is closed, or quit (nil:
-// never) is, or the deadline (zero: none) has passed. It reports whether done was closed. Whoever
-// closes quit calls Nudge to be heard at once.
+// never) is, or the deadline (zero: none) has passed. It reports whether done was closed. Call Nudge
+// after closing quit, so that Drive notices at once.
 func (l *Lane) Drive(done, quit <-chan struct{}, deadline time.Time) bool {
 	if isClosed(done) {
 		return true
@@ -211,7 +211,7 @@ func await(done, quit <-chan struct{}, timeout <-chan time.Time) bool {
 	}
 }
 
-// leave ends a caller's stay; what is still in flight, and what comes, is the agent's.
+// leave ends a caller's stay; the agent drives operations that are still in flight, and later ones.
 func (l *Lane) leave() {
 	l.left.Store(int64(time.Since(l.start)))
 	if l.callers.Dec() == 0 && (l.worker.InFlight() > 0 || l.parked.Load()) {
@@ -237,7 +237,7 @@ func (l *Lane) tap() {
 
 // Posted says that an operation was handed to the worker by somebody who does
 // not wait for it yet. If the lane was idle it is begun here and now; then
-// whoever drives, or the agent, takes it up.
+// the goroutine that drives, or the agent, takes it up.
 func (l *Lane) Posted() {
 	if l.worker.InFlight() == 1 {
 		select {
@@ -279,7 +279,7 @@ func (l *Lane) agent() {
 					pause = rest // who asks stops without a word
 				}
 			case <-l.kick:
-				pause = glance // whoever posted may be about to wait: look again soon
+				pause = glance // the caller that posted may be about to wait: look again soon
 			case <-l.closed:
 				return
 			}
@@ -364,7 +364,7 @@ func (l *Lane) unpark() {
 	l.parked.Store(false)
 }
 
-// disarm ends the worker's rest, for whoever drives.
+// disarm ends the worker's rest, for the goroutine that drives.
 func (l *Lane) disarm() {
 	if l.armed {
 		l.armed = false

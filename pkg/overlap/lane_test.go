@@ -167,7 +167,7 @@ func TestCloseEndsDrivers(t *testing.T) {
 	systest.Eventually(t, func() bool { return l.callers.Load() > 0 })
 	l.Close()
 	l.Close()   // again is harmless
-	close(done) // what a closing engine does with what is in flight
+	close(done) // as a closing engine does for operations in flight
 	require.True(t, <-result)
 }
 
@@ -191,8 +191,8 @@ func TestMeter(t *testing.T) {
 	assert.Equal(t, g, again, "nothing is in flight")
 }
 
-// TestAgentTakesOverFromACaller: what is in flight when a caller that has
-// waited for long leaves is the agent's, soon.
+// TestAgentTakesOverFromACaller: when a caller that has waited for long leaves,
+// the agent soon drives the operations that are still in flight.
 func TestAgentTakesOverFromACaller(t *testing.T) {
 	w := newWorker()
 	w.hold.Store(true)

@@ -43,7 +43,7 @@ func (w *restful) Sleep(most time.Duration) {
 	w.worker.Sleep(most)
 }
 
-// arrives has something come from outside, of which nobody but the worker knows.
+// arrives has something come from outside that only the worker notices.
 func (w *restful) arrives() (done chan struct{}) {
 	done = w.post()
 	w.mu.Lock()

@@ -1,4 +1,4 @@
-"""What all tests share, and what they leave outside: settings and signals of who started them."""
+"""Common to all tests; keeps out the settings and signals of the process that started them."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-# Before the tests are imported, which look at some of it, and before any process is started.
-STEERS = {"MCAST_LIBRARY", "MCAST_TORCH_CUDA", "MCAST_TORCH_NCCL"}  # what is tested, and with what
+# Before the tests are imported, which look at some of these, and before any process is started.
+STEERS = {"MCAST_LIBRARY", "MCAST_TORCH_CUDA", "MCAST_TORCH_NCCL"}  # library, and programs to test with
 for name in [name for name in os.environ if name.startswith("MCAST_") and name not in STEERS]:
     del os.environ[name]
 # A process that the machine does not run for a while is late, not lost: only tests of that set less.

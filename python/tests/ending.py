@@ -53,7 +53,7 @@ def destroy() -> None:
 
 
 def destroy_finally() -> None:
-    """Fail, and destroy the group before anybody hears of it."""
+    """Fail, and destroy the group before any other code hears of the failure."""
     try:
         [0][3]
     finally:
@@ -91,7 +91,7 @@ def operations() -> dict[str, Callable[[], Any]]:
 
 
 def play(rank: int, store: str, ending: str, operation: str, out: int) -> None:
-    """Be a rank; those that live on write what they are told."""
+    """Be a rank; the ranks that live on write the errors that they get."""
     torch.set_num_threads(1)
     keys = FileStore(store, RANKS)
     dist.init_process_group("mcast", store=keys, rank=rank, world_size=RANKS)
@@ -112,7 +112,7 @@ def play(rank: int, store: str, ending: str, operation: str, out: int) -> None:
 
 
 def end(fabric: str, ending: str, operation: str) -> bool:
-    """Play a case, and print what came of it; return whether this process is a rank of it."""
+    """Play a case, and print its outcome; return whether this process is one of its ranks."""
     os.environ["MCAST_FABRIC"] = fabric
     store = tempfile.mktemp(prefix="mcast-test-")
     ranks, pipes = [], []

@@ -13,7 +13,7 @@ import torch.distributed as distributed_module
 
 from .limits import LIMIT
 
-dist: Any = distributed_module  # torch types a part of it only
+dist: Any = distributed_module  # torch has types for a part only
 
 Check = Callable[[int, int], None]
 ENTRIES: dict[str, Check] = {}

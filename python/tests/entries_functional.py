@@ -10,7 +10,7 @@ import torch.distributed._functional_collectives as functional_module
 
 from .entries import ENTRIES, Check, dist, everybody, own
 
-functional: Any = functional_module  # torch types a part of it only
+functional: Any = functional_module  # torch has types for a part only
 
 
 def entry(check: Check) -> Check:

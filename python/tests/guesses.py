@@ -85,7 +85,7 @@ def twice_in_a_backward_that_is_not_the_last(net: Any) -> Result:
 
 
 def no_backward_is_the_last(net: Any) -> Result:
-    """FSDP2 keeps the order of all forwards then, and a later forward takes what it has gathered in vain."""
+    """FSDP2 then keeps the order of all forwards, and a later forward takes gathers that nothing uses."""
     net.set_is_last_backward(False)
     seen = []
     for i, order in enumerate([(0, 3, 1), range(BLOCKS), (1, 1, 1), (2, 0), (1,), range(BLOCKS)]):
@@ -255,7 +255,7 @@ def asked_for_by_hand(net: Any) -> Result:
 
 
 def asked_for_before_the_forward(net: Any) -> Result:
-    """What a program has gathered itself is what it was then."""
+    """A gather that the program has asked for itself keeps the weights of that time."""
     trained(net)
     net.blocks[2].unshard(async_op=True)
     change_unseen(net)
@@ -271,7 +271,7 @@ def listed_by_hand(net: Any) -> Result:
 
 
 def listed_for_the_backward(net: Any) -> Result:
-    """A list for the backward says nothing of what is gathered in a forward."""
+    """A list for the backward has no effect on gathers in a forward."""
     net.blocks[2].set_modules_to_backward_prefetch([net.blocks[1]])
     seen = trained(net)
     with torch.no_grad():

@@ -19,7 +19,7 @@ PARTS = (over_cuda_entries, over_cuda_streams, over_cuda_training)
 
 
 def scenario(name: str) -> object:
-    """Run the scenario, a function of one of the parts, and return what it saw."""
+    """Run the scenario, a function of one of the parts, and return its result."""
     return next(getattr(part, name) for part in PARTS if hasattr(part, name))()
 
 

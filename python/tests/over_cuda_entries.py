@@ -147,7 +147,7 @@ def pieces(check: Checked) -> None:
         check(t, torch.full((r + 1,), float(r)), "all_gather of different sizes")
 
 
-COUNTS = (5, 0, 1000)  # of what is coalesced
+COUNTS = (5, 0, 1000)  # of the coalesced tensors
 
 
 def coalesced() -> int:
@@ -219,7 +219,7 @@ def empty() -> None:
 
 
 def refused() -> dict[str, str]:
-    """Return what is said of wrong arguments; None of it ends the group."""
+    """Return the messages for wrong arguments; none of the errors ends the group."""
 
     def on(device: Any, count: int = 3, dtype: torch.dtype = torch.float32) -> torch.Tensor:
         return torch.zeros(count, device=device, dtype=dtype)

@@ -1,4 +1,4 @@
-"""What a rank of test_device.py is, and what it compares."""
+"""A rank of test_device.py, and its comparisons."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def values(rank: int, count: int, dtype: torch.dtype, seed: int = 0) -> torch.Te
 
 
 def same(got: torch.Tensor, want: torch.Tensor) -> bool:
-    """Say whether elements have the same bits in the same order, wherever they lie and in whatever shape."""
+    """Say whether elements have the same bits in the same order, at any place and in any shape."""
 
     def raw(t: torch.Tensor) -> torch.Tensor:
         return torch.empty(t.numel(), dtype=t.dtype).copy_(t.cpu().flatten()).view(torch.uint8)

@@ -58,7 +58,7 @@ def together() -> dict[str, int]:
 
 
 def beside(k: int, sides: list[torch.cuda.Stream], groups: list[Any]) -> int:
-    """Have each stream sum, gather what it summed and read that, both at once; say how many were wrong."""
+    """Have two streams at once sum, gather the sum and read the result; say how many were wrong."""
     count, steps = 4000, 3
     sources = [torch.full((count,), float(RANK + 1 + 10 * k + i)).pin_memory() for i in range(2)]
     got = [torch.empty(count * SIZE, pin_memory=True) for _ in sides]
@@ -146,7 +146,7 @@ def told() -> torch.Tensor:
 
 
 def touch_unasked() -> None:
-    """Do the same where the driver no longer tells what is its memory. It ends the process."""
+    """Do the same where the driver no longer says which memory is its own. It ends the process."""
     tensor = told()
     forget_memory()
     with as_on_the_cpu():
@@ -256,7 +256,7 @@ def blocks_made() -> int:
 
 
 def death() -> dict[str, Any]:
-    """Rank 1 dies while an operation is in flight: the stream goes on, and who asks hears of it."""
+    """Rank 1 dies while an operation is in flight: the stream goes on, and the work has the error."""
     dist.all_reduce(torch.ones(3, device=CUDA))
     torch.cuda.synchronize()
     store: Any = dist.distributed_c10d._get_default_store()

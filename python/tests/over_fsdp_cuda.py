@@ -63,7 +63,7 @@ class Late(nn.Module):
 
 
 class Big(nn.Module):
-    """Adds a weight of SIZE * BIG floats, of which the gradient is a row of the input each."""
+    """Adds a weight of SIZE * BIG floats; each row of its gradient is the input."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -74,7 +74,7 @@ class Big(nn.Module):
 
 
 def gradients(where: str, hooked: bool) -> tuple[list[torch.Tensor], Any]:
-    """Train Big, a small module and Big, whose backwards come in that order; return all gradients."""
+    """Train Big, a small module and Big, with backwards in that order; return all gradients."""
     mesh = init_device_mesh(where, (SIZE,))
     model = nn.Sequential(Big(), nn.Linear(1024, 1024), Late(), Big()).to(where)
     for module in (model[0], model[1], model[3]):
@@ -140,7 +140,7 @@ def temporaries() -> dict[str, bool]:
     answers: dict[str, bool] = {}
     kept: list[torch.Tensor] = []
     side = torch.cuda.Stream()
-    mine = (torch.arange(float(BIG)) + RANK).to(CUDA)  # kept: whoever gives a tensor minds its streams
+    mine = (torch.arange(float(BIG)) + RANK).to(CUDA)  # kept: the program minds the streams of its tensors
     theirs = torch.stack([torch.arange(float(BIG)) + r for r in range(SIZE)])
 
     def strided(t: torch.Tensor) -> torch.Tensor:
@@ -311,7 +311,7 @@ def train(where: str, mesh: Any, case: dict[str, Any], overlap: bool) -> tuple[l
 
 
 def compared(case: dict[str, Any], cuda: Any, cpu: Any) -> str:
-    """Train on CUDA tensors with and without enable() and on CPU tensors; return what is wrong, or ""."""
+    """Train on CUDA tensors with and without enable() and on CPU tensors; return the difference, or ""."""
     want, _ = train("cpu", cpu, case, True)
     plain, _ = train("cuda", cuda, case, False)
     ours, handle = train("cuda", cuda, case, True)

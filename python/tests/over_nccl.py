@@ -116,8 +116,8 @@ def unset() -> None:
 def beside(case: dict[str, Any]) -> dict[str, Any]:
     """Gather and reduce over FSDP's two communicators while the default group keeps to its ring.
 
-    What is in flight is read off the counts of windows: a collective of which some windows were handed to
-    CollNet and others were not is in flight.
+    The counts of windows tell which collectives are in flight: the ones with some windows handed to CollNet,
+    and others not yet.
     """
     unset()
     dist.init_process_group("cpu:gloo,cuda:nccl", device_id=DEVICE)
@@ -219,7 +219,7 @@ def missing(case: dict[str, Any]) -> dict[str, Any]:
 
 
 def lists(case: dict[str, Any]) -> dict[str, Any]:
-    """Use a group of all ranks, a split of it and an Allgather of a list."""
+    """Use a group of all ranks, a group split from it, and an Allgather of a list."""
     del case
     dist.init_process_group("nccl", device_id=DEVICE)
     mine = torch.full((1024,), float(RANK), device=DEVICE)

@@ -1,10 +1,10 @@
-"""Random collectives, each held to a reference that every rank computes by itself.
+"""Random collectives, each compared with a reference that every rank computes by itself.
 
     python -m tests.random_collectives --programs 1000 --seed 1 --fabric udp --ranks 4 --keep failed
     python -m tests.random_collectives --fabric udp --replay failed/udp-4-1.json
 
 A program is one collective: operation, type, shapes, layout of each tensor, how it is posted and waited for.
-All ranks draw the same ones from the seed, and the inputs of all ranks, so each knows what is right.
+All ranks draw the same ones from the seed, and the inputs of all ranks, so each knows the right result.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def draw(rng: random.Random) -> Program:
 
 
 def values(program: Program, rank: int, count: int) -> torch.Tensor:
-    """Return a rank's input: small integers, of which any type holds sums."""
+    """Return a rank's input: integers so small that any type holds their sums."""
     made = torch.Generator().manual_seed(program.seed * 8 + rank)
     return torch.randint(0, 8, (count,), generator=made).to(program.dtype)
 
@@ -137,7 +137,7 @@ class Place:
         self.tensor.requires_grad_(leaf and (content.is_floating_point() or content.is_complex()))
 
     def check(self, want: torch.Tensor | None, what: str) -> None:
-        """Compare the elements with what is wanted (None: anything), and the memory around them."""
+        """Compare the elements with the wanted ones (None: anything), and check the memory around them."""
         if want is not None:
             got = self.tensor.reshape(-1)
             same = torch.equal(raw(got), raw(want))
@@ -368,7 +368,7 @@ def _says_that_it_hangs(work: Any) -> None:
     work.get_future().wait()
 
 
-# Faults, each with what it replaces: an object, the name of an attribute, another value.
+# Faults, each with the code to replace: an object, the name of an attribute, another value.
 FAULTS: dict[str, list[tuple[Any, str, Any]]] = {
     "writes in its own mode": [(torch_mcast.tensor, "write", _writes_in_its_own_mode)],
     "takes strided for dense": [(torch_mcast.tensor, "plain", _takes_for_dense)],
@@ -454,7 +454,7 @@ def keep(path: Path, program: Program, ranks: int) -> None:
 
 
 def replay(path: Path, fabric: str) -> str:
-    """Run a program that was kept, and print what is wrong with it; return that, or ""."""
+    """Run a program that was kept; print and return its error, or ""."""
     kept = json.loads(path.read_text())
     world = World(kept["ranks"], MCAST_FABRIC=fabric)
     try:

@@ -1,4 +1,4 @@
-"""Programs whose ranks are processes, run to their end."""
+"""Programs of several ranks, each a process, run to their end."""
 
 from __future__ import annotations
 

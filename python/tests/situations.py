@@ -28,7 +28,7 @@ class Block(nn.Module):
 
 
 class Net(nn.Module):
-    """Blocks in a row, of which a call may leave some out, and a head that belongs to the root."""
+    """Blocks in a row, which a call may leave out, and a head that belongs to the root."""
 
     def __init__(self, width: int = WIDTH) -> None:
         super().__init__()
@@ -83,9 +83,9 @@ Program = Callable[[Any], list[torch.Tensor]]
 def build(
     enabled: bool, width: int = WIDTH, root: bool = True, around: bool | None = None, **options: Any
 ) -> Any:
-    """Return a model whose weights are the same each time, with enable(**options) or plain.
+    """Return a model with the same weights each time, with enable(**options) or plain.
 
-    around: it is a part of a larger one, whose root comes; True: the part is sharded too, but not alone.
+    around: None, or it is a part of a larger model, which is returned; True: the part is sharded too.
     """
     torch.manual_seed(0)
     net = Net(width)

@@ -1,4 +1,4 @@
-"""The report of benchmarks/fsdp/advice.py, and the rows of it that benchmarks/results/advise.md keeps."""
+"""The report of benchmarks/fsdp/advice.py, and its rows that benchmarks/results/advise.md keeps."""
 
 import json
 import statistics

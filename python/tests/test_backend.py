@@ -129,7 +129,7 @@ def asynchronous(fabric: str) -> None:
     polled = dist.barrier(group=group, async_op=True)
     while not polled.is_completed():
         pass
-    # tensors whose last reference is gone must live until the operation is done
+    # tensors without any reference left must live until the operation is done
     for _ in range(10):
         dist.all_gather_into_tensor(torch.empty(4 * 100_000), torch.ones(100_000), group=group, async_op=True)
     dist.barrier(group=group)

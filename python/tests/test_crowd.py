@@ -19,7 +19,7 @@ pytestmark = pytest.mark.more
 
 
 def row(way: str, step_s: float, weights: str, mib: int) -> dict[str, Any]:
-    """Return a row of 2 x 2 ranks of which each held so many MiB more at most, half of them shared."""
+    """Return a row of 2 x 2 ranks; each held so many MiB more at most, half of them shared."""
     half = mib << 19
     ranks = [
         {

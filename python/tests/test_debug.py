@@ -1,4 +1,4 @@
-"""Our page in torch's debug server, and what it says of who came when."""
+"""Our page in torch's debug server, and its table of when each rank came."""
 
 from __future__ import annotations
 

@@ -109,7 +109,10 @@ def test_report_draws_table_and_plot_from_the_records(
     assert out.index("mcast udp, switch") < out.index("mcast shm")
     assert "1.0200" in out  # received, to n
     assert "100%" in out  # through the switch
-    assert "prefers-color-scheme: dark" in (tmp_path / "steps.svg").read_text()
+    style, _, drawn = (tmp_path / "steps.svg").read_text().partition("</style>")
+    assert "prefers-color-scheme: dark" in style
+    assert "var(--ink)" in drawn
+    assert report.INK not in drawn
 
 
 def test_node_is_there_for_a_run_and_gone_after_it() -> None:
@@ -150,7 +153,7 @@ def test_half_a_record_is_refused(tmp_path: Path) -> None:
 
 
 def on_a_testbed(path: Path, name: str, schedule: str, link: float, step_s: float) -> report.Run:
-    """Write a run on hosts whose links carry so many bytes a step."""
+    """Write a run on hosts with links that carried so many bytes a step."""
     run = written(path / f"{name}.ndjson", "mcast" if name == "mcast" else "gloo", "udp")
     run.about |= {"schedule": schedule, "block_ms": 40, "shape": {"blocks": 8}}
     for step in run.steps:
@@ -176,7 +179,10 @@ def test_what_links_allow(tmp_path: Path) -> None:
     assert "S = 2.25: a step takes 2000 ms, and 4500 ms with gloo" in said
     assert "allow 2.47" in said
     network.plot(runs, tmp_path / "step.svg")
-    assert "prefers-color-scheme: dark" in (tmp_path / "step.svg").read_text()
+    style, _, drawn = (tmp_path / "step.svg").read_text().partition("</style>")
+    assert "prefers-color-scheme: dark" in style
+    assert "var(--ink)" in drawn
+    assert report.INK not in drawn
 
 
 def test_where_there_is_no_testbed_the_demo_says_so_and_runs_on_loopback(

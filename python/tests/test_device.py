@@ -95,7 +95,7 @@ def test_nothing_is_made_twice(two: Answers) -> None:
 
 @needs_cuda
 def test_wrong_arguments_are_named(two: Answers) -> None:
-    mixed, one_device = "tensors on cuda:0 and cpu: those", "those of a call must be on one device"
+    mixed, one_device = "tensors on cuda:0 and cpu: tensors", "tensors of a call must be on one device"
     ours = "of CUDA tensors: the mcast backend does all_gather, reduce_scatter, all_reduce and broadcast"
     for answer in two:
         said = answer["refused"]
@@ -185,7 +185,7 @@ def on_gpu(index: int) -> Any:
 def test_which_tensors_go_together() -> None:
     require_dense(on_gpu(0), on_gpu(0))
     with pytest.raises(
-        errors.ArgumentError, match="cuda:0 and cuda:1: those of a call must be on one device"
+        errors.ArgumentError, match="cuda:0 and cuda:1: tensors of a call must be on one device"
     ):
         require_dense(on_gpu(0), on_gpu(1))
     with pytest.raises(errors.ArgumentError, match="cuda:0 and cpu"):

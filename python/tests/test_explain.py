@@ -1,4 +1,4 @@
-"""Which collectives are said to be exposed, and what is said to hide them."""
+"""Which collectives explain() calls exposed, and by which compute it would hide them."""
 
 from __future__ import annotations
 

@@ -132,7 +132,7 @@ def test_a_rank_that_never_comes_is_named(tmp_path: Path) -> None:
 
 @contextmanager
 def started(size: int, script: str, *args: str) -> Iterator[list[subprocess.Popen[str]]]:
-    """Start ranks over shm that run a script with their rank and the arguments; kill what is left."""
+    """Start ranks over shm that run a script with their rank and the arguments; kill the remaining ones."""
     ranks = [
         subprocess.Popen(
             [sys.executable, "-c", textwrap.dedent(script), str(rank), *args],

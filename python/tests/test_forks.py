@@ -87,7 +87,7 @@ def test_a_forked_child_is_refused_by_every_function() -> None:
 
 
 def test_a_forked_child_holds_no_socket_of_its_parents_group() -> None:
-    # Or the peers would not learn of the end of the parent before that of the child.
+    # Or the peers would learn of the parent's end only with the child's end.
     host("""
         import socket
         from torch_mcast.group import Group

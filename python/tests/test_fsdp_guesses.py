@@ -1,4 +1,4 @@
-"""What is gathered ahead is a guess: where it was wrong, nothing is computed with it."""
+"""A gather ahead is a guess: where it was wrong, nothing is computed with the gathered weights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever reads a gradient in the middle of a backward, or after one that raised, finds it finished."""
+"""A gradient is finished for any reader, in the middle of a backward or after one that raised."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def held(net: Any) -> Result:
 
 
 class Check(torch.autograd.Function):
-    """Whose backward raises."""
+    """A function with a backward that raises."""
 
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
@@ -166,7 +166,7 @@ def stepped_after_one_that_raised(net: Any) -> Result:
 
 
 def trained_after_one_that_raised(net: Any) -> Result:
-    """FSDP2 goes on with what it has gathered and did not use; reset_iter_state() is what it asks for."""
+    """FSDP2 goes on with gathers that were not used; it wants reset_iter_state() to be called first."""
     raises(net)
     change_unseen(net)
     return trained(net, width=WIDTH)

@@ -1,4 +1,4 @@
-"""Callbacks of futures may wait for whatever they like, and futures are completed in posting order."""
+"""Callbacks of futures may wait for any future, and futures are completed in posting order."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def test_torchs_own_hooks_that_wait(world: World) -> None:
     world.run(trained)
 
 
-@pytest.mark.parametrize("turn", range(3))  # a race between the end of the program and that of the callback
+@pytest.mark.parametrize("turn", range(3))  # the program and the callback race to their ends
 def test_a_callback_leaves_the_group(turn: int, monkeypatch: pytest.MonkeyPatch) -> None:
     pair(
         """

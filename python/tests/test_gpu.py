@@ -139,7 +139,7 @@ def test_what_ranks_measured_becomes_one_row() -> None:
 
     link = {"record": "pcie", "both_out_bytes_per_s": 1e3, "both_in_bytes_per_s": 4e3}
     slow = {**link, "both_out_bytes_per_s": 500.0}
-    # Ranks 0 and 2 share one device, 1 and 3 the other, whose link is slower.
+    # Ranks 0 and 2 share one device, 1 and 3 the other, which has a slower link.
     ranks = [
         [link, of([1, 2, 3], 100, 0.1)],
         [slow, of([3, 1, 1], 90, 0.4)],
@@ -256,7 +256,7 @@ def test_a_run_on_an_emulated_device(monkeypatch: pytest.MonkeyPatch, tmp_path: 
 
 
 def test_proof_without_a_gpu(tmp_path: Path) -> None:
-    """Each step that needs a GPU says so; the others run, and what is left makes a table."""
+    """Each step that needs a GPU says so; the others run, and their results make a table."""
     proof = contenders.ROOT / "benchmarks" / "gpu"
     env = {k: v for k, v in os.environ.items() if k != "MCAST_TORCH_CUDA"}
     env |= {"OUT": str(tmp_path), "PYTHON": sys.executable, "LIMIT_S": "100000", "CUDA_VISIBLE_DEVICES": ""}

@@ -48,7 +48,7 @@ class Operation:
 
 
 def single(**functions: Any) -> Group:
-    """Return a group of one rank whose library has these functions replaced."""
+    """Return a group of one rank with these functions of its library replaced."""
     group = Group(0, 1, "MCAST_FABRIC=shm", lambda blob: [blob], LIMIT_MS)
     real: Any = group.lib
 
@@ -145,7 +145,7 @@ def test_the_outcome_that_an_interrupt_lost_is_there_for_the_next_wait() -> None
 
 @contextmanager
 def aborted_by_a_signal(group: Group) -> Iterator[None]:
-    """Have SIGUSR1 abort the group, and whoever waits for that end after the limit."""
+    """Have SIGUSR1 abort the group, and end any wait for that after the limit."""
 
     def stuck(*_: object) -> None:
         raise TimeoutError("abort() waits for the call that it has interrupted")
@@ -183,7 +183,7 @@ def test_a_signal_handler_may_abort_a_group_while_its_thread_copies_a_result() -
         other.start()
         assert full.wait(LIMIT_S)
         signal.raise_signal(signal.SIGUSR1)
-        with pytest.raises(RuntimeError, match="waits for what it has interrupted"):
+        with pytest.raises(RuntimeError, match="waits for the work that it interrupted"):
             work.wait()
         copied.set()
 

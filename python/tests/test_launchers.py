@@ -96,7 +96,7 @@ def test_the_store(monkeypatch: pytest.MonkeyPatch, environ: dict[str, str]) -> 
 
 
 def example(name: str, *args: str) -> str:
-    """Run an example, and return what it printed."""
+    """Run an example, and return its output."""
     ran = subprocess.run(
         [EXAMPLES / name / "run", *args],
         env=os.environ | {"PYTHON": sys.executable},

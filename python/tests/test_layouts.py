@@ -1,4 +1,4 @@
-"""Tensors of any layout and type: the right elements, and nothing beside them, whoever does the operation."""
+"""Tensors of any layout and type: the right elements, and nothing beside them, from library and gloo."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BITS = dist.ReduceOp.BOR
 
 
 def column(values: torch.Tensor) -> torch.Tensor:
-    """Return a column of a matrix of two, whose other column is to stay as it is."""
+    """Return a column of a matrix of two; the other column is to stay as it is."""
     whole = torch.full((len(values), 2), GAP).to(values.dtype)
     whole[:, 0] = values
     return whole[:, 0]

@@ -13,7 +13,7 @@ from .limits import LIMIT_S
 
 
 def python(script: str) -> str:
-    """Run a script in a fresh interpreter; return what it prints."""
+    """Run a script in a fresh interpreter; return its output."""
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(script)],
         capture_output=True,

@@ -1,8 +1,8 @@
 """NCCL's own binaries load the plugin.
 
 NCCL 2.20 and 2.21 look a network plugin up inside ncclGetUniqueId, where no GPU and no driver is
-needed; later ones do so with a device in hand. NCCL's log tells only what went wrong with the
-newest ABI it knows, so the dynamic loader's account of which symbol it found where is read as well.
+needed; later ones do so with a device in hand. NCCL's log names only the error with the
+newest ABI it knows, so the test also reads where the dynamic loader has found each symbol.
 """
 
 from __future__ import annotations

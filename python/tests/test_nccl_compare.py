@@ -1,4 +1,4 @@
-"""The comparison under NCCL, as far as it goes without NCCL: what it runs, reads, checks and writes."""
+"""The comparison under NCCL, as far as it goes without NCCL: commands, logs, checks and rows."""
 
 from __future__ import annotations
 

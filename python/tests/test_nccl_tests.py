@@ -1,4 +1,4 @@
-"""NCCL's own test programs in the GPU kit: their MPI, and what is read of their output."""
+"""NCCL's own test programs in the GPU kit: their MPI, and how their output is read."""
 
 from __future__ import annotations
 

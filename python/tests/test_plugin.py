@@ -12,7 +12,7 @@ import pytest
 from .host import host
 
 # table(symbol, functions): the functions of a table of ABI v8 by name (ncclNetPlugin_v8,
-# ncclCollNetPlugin_v8), whose first member is the plugin's name. logged: what it told NCCL's logger.
+# ncclCollNetPlugin_v8); its first member is the plugin's name. logged: its lines to NCCL's logger.
 TABLES = """
 import shutil, socket
 

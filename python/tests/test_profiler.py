@@ -182,8 +182,8 @@ assert [s[0] for s in spans()] == ["NCCL Broadcast"], spans()
 
 @pytest.mark.parametrize("version", [4, 5])
 def test_the_mask_of_all_communicators_stays_while_others_are_made(version: int) -> None:
-    # NCCL passes one mask for all: what it takes while that is 0 is in no trace,
-    # and 2.27 crashes at its messages.
+    # NCCL passes one mask for all communicators: while it is 0, operations that begin are missing in every
+    # trace, and 2.27 crashes at their messages.
     host(
         PROFILER
         + f"""

@@ -33,7 +33,7 @@ def test_no_more_than_the_papers(name: str) -> None:
         pytest.skip(f"needs {processor.compiler} (Debian: apt-get install {processor.package})")
     rows = count.rows(processor)
     within_the_papers(rows)
-    # Of the same compiler the counts are the same: what is committed is what the kernel takes today.
+    # With the same compiler the counts must be the same: the committed ones are today's.
     committed = [row for row in RESULTS if row["processor"] == name]
     if all(row["compiler"] == processor.version() for row in committed):
         assert [{key: row[key] for key in rows[0]} for row in committed] == rows

@@ -1,4 +1,4 @@
-"""Memory registered with a group: what is taken, and how long it is kept.
+"""Memory registered with a group: which tensors are taken, and how long they are kept.
 
 That a device reads it takes a device: guest_test.go.
 """

@@ -1,4 +1,4 @@
-"""The program behind `make test`: what it counts, and that no failure looks like a pass."""
+"""The program behind `make test`: its counts, and that no failure looks like a pass."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ def gathered(out: torch.Tensor, value: float) -> torch.Tensor:
 
 
 def views_hold_the_place() -> None:
-    """A place is another's once the last view of it is gone on all ranks, and no sooner."""
+    """A place is used again once its last view is gone on all ranks, and no sooner."""
     n = RING // 4 // 2  # elements of half of the ring
     if dist.get_rank() == 0:
         time.sleep(0.05)
@@ -143,7 +143,7 @@ def test_a_wait_says_for_whom() -> None:
 
 
 def resident(pages: int) -> tuple[int, int]:
-    """Return how much of the memory that ranks share this rank sees, and its share of it, in KiB."""
+    """Return how much of the memory that ranks share this rank has mapped, and its share, in KiB."""
     out = reserved(pages * 1024)
     assert out is not None
     gathered(out, 1)

@@ -12,8 +12,8 @@ FAULTS = {"SIGSEGV", "SIGBUS", "SIGFPE"}
 
 
 def test_dispositions_of_a_python_host() -> None:
-    # Those that change: faults in Go code become errors, all others go on to who had them; SIGURG,
-    # which nobody had, is how Go preempts its own threads.
+    # The changed ones: faults in Go code become errors, and all others go on to the handler of before. Go
+    # preempts its own threads by SIGURG, which had no handler.
     changed = host("""
         before, stack = dispositions(), altstack()
         caught, ignored, blocked = (status(f) for f in ("SigCgt", "SigIgn", "SigBlk"))

@@ -72,7 +72,7 @@ def made_anew() -> Any:
 
 
 def trains(again: Any) -> list[list[float]]:
-    me = dist.get_rank()  # whose data these are, whatever its number becomes
+    me = dist.get_rank()  # the number of its data, even if the rank's own number changes
     trained, optimizer = model()
     group = dist.group.WORLD
     step = 0

@@ -27,7 +27,7 @@ pytestmark = [
 
 
 def mcast(*args: str) -> str:
-    """Run `mcast-lab testbed ...` and return what it printed."""
+    """Run `mcast-lab testbed ...` and return its output."""
     ran = subprocess.run([LAB, "testbed", *args], capture_output=True, text=True, timeout=LIMIT_S)
     assert ran.returncode == 0, f"mcast-lab testbed {' '.join(args)}: {ran.stderr[-3000:]}"
     return ran.stdout
@@ -148,7 +148,7 @@ def test_a_rank_that_is_killed(testbed: str) -> None:
 
 
 def test_wrong_arguments() -> None:
-    """What is not allowed is said in a line."""
+    """A wrong argument is answered with one line."""
     for args, want in (
         (("up", "--hosts", "0"), "hosts"),
         (("up", "--hosts", "4", "--rate", "fast"), "rate"),

@@ -20,7 +20,7 @@ FOLDER = "test/distributed/_composable/fsdp"  # within torch's source
 
 
 class Row(NamedTuple):
-    """How a test ends, and what torch must say of it unless it passes."""
+    """How a test ends, and torch's message unless it passes."""
 
     kind: str
     says: str = ""
@@ -45,7 +45,7 @@ LIST = listed()
 
 
 def _ended(how: str, file: Path, names: list[str]) -> Iterator[tuple[str, Row]]:
-    """Run the tests of a file, all or those that are named; yield how they ended."""
+    """Run the tests of a file, all or the named ones; yield how they ended."""
     command = [sys.executable, "-m", "tests.torch_fsdp_suite", how, str(file), *names]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=True)
     for line in done.stdout.splitlines():
@@ -55,7 +55,7 @@ def _ended(how: str, file: Path, names: list[str]) -> Iterator[tuple[str, Row]]:
 
 
 def outcomes(file: Path) -> dict[str, Row]:
-    """Return how the tests of a file end: those that do not pass over gloo are left out."""
+    """Return how the tests of a file end; tests that do not pass over gloo are left out."""
     over_gloo = dict(_ended("gloo", file, []))
     found = {name: Row("left out", row.says) for name, row in over_gloo.items() if row.kind != "passed"}
     if able := sorted(over_gloo.keys() - found.keys()):

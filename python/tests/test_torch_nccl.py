@@ -215,7 +215,7 @@ def test_no_communicators_without_nccl() -> None:
 
 
 class Run:
-    """Ranks of over_nccl.py: their results, and what they have printed."""
+    """Ranks of over_nccl.py: their results, and their output."""
 
     def __init__(self, folder: Path, size: int, task: str, case: dict[str, Any], **settings: str) -> None:
         assert Path(RUNNER).is_file(), f"MCAST_TORCH_NCCL={RUNNER}: no such file"

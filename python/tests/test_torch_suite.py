@@ -18,12 +18,12 @@ from .limits import LIMIT_S
 pytestmark = pytest.mark.more
 
 DOCUMENT = Path(__file__).parents[2] / "docs/project/torch-suite.md"
-_TOGETHER = 2  # runs beside that of the few ranks: ranks mostly wait for each other
+_TOGETHER = 2  # runs at a time beside the one with few ranks: ranks mostly wait
 _AGAIN = 10  # more than that are no accident
 
 
 class Row(NamedTuple):
-    """What the list says of a test, and for a failure what torch must say of it."""
+    """The list's entry for a test, and for a failure the message that torch must give."""
 
     kind: str
     why: str

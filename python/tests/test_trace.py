@@ -134,7 +134,7 @@ def folder() -> Iterator[str]:
 
 
 def job(trace: str, *words: str) -> tuple[int, list[str]]:
-    """Return how a job of one rank ends that is sent SIGUSR2, and what it says."""
+    """Return how a job of one rank ends that is sent SIGUSR2, and its output."""
     ended = subprocess.run(
         [sys.executable, "-c", JOB, *words],
         env={**os.environ, "MCAST_TRACE": trace},

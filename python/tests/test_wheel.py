@@ -25,7 +25,7 @@ PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
 
 
 def run(*command: str | Path, folder: Path, **environment: str) -> str:
-    """Run a command and return what it says; a failure shows all of that."""
+    """Run a command and return its output; a failure shows all output."""
     named = {k: v for k, v in os.environ.items() if k not in ("MCAST_LIBRARY", "PYTHONPATH")} | environment
     done = subprocess.run(
         command, cwd=folder, env=named, capture_output=True, text=True, timeout=LIMIT_S, check=False
@@ -35,7 +35,7 @@ def run(*command: str | Path, folder: Path, **environment: str) -> str:
 
 
 def checked_out() -> str:
-    """Return the commit that is checked out, whatever was changed since; empty where git has none."""
+    """Return the checked out commit, without regard to later changes; empty where git has none."""
     if not (PYTHON_FOLDER.parent / ".git").exists():
         return ""
     return run("git", "describe", "--always", folder=PYTHON_FOLDER).strip()

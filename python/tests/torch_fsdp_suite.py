@@ -58,7 +58,7 @@ class Processes(common_fsdp.FSDPTest):
     """A test that torch runs on threads, here on processes."""
 
     def run_test(self, test_name: str, parent_pipe: Any) -> None:
-        """Run the test on this rank, after what it does on each."""
+        """Run the test on this rank, after the set-up that each thread needs."""
         self.perThreadSetUp()
         super().run_test(test_name, parent_pipe)
 
@@ -71,7 +71,7 @@ def _fully_shard_enabled(plain: Any) -> Any:
     def fully_shard(module: Any, *args: Any, **kwargs: Any) -> Any:
         sharded = plain(module, *args, **kwargs)
         model = nn.ModuleList(module) if isinstance(module, list) else module
-        # The last call is that of the root, and the last enable() counts.
+        # The root's call is the last, and the last enable() counts.
         if any(isinstance(m, fsdp.FSDPModule) and param_groups(m) for m in model.modules()):
             enable(model)
         return sharded

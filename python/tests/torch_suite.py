@@ -1,8 +1,8 @@
 """torch's own DistributedTest over "mcast": `python -m tests.torch_suite RANKS [NAME ... | --names]`.
 
-torch ships the tests that its backends must pass. Which of them a backend is given is decided by its name as
-they are imported: they are imported here as those of gloo, and run over ours. Each rank of each test is a
-process of its own, as in torch's CI, but one that is forked from a process that has imported torch.
+torch ships the tests that its backends must pass. While they are imported, the backend's name decides which
+of them run: they are imported here with gloo's name, and run over ours. Each rank of each test is a process
+of its own, as in torch's CI, but one that is forked from a process that has imported torch.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ suite.BACKEND = NAME
 common_distributed.TIMEOUT_DEFAULT = int(LIMIT_S)  # seconds of a test
 suite.Barrier.sync.__func__.__defaults__ = (None, LIMIT_S)  # torch's 10 s are few on a machine that is busy
 
-# Said of all backends but MPI, of which torch's all_to_all on a CPU was once; gloo has had it for years.
+# torch says so of all backends but MPI. It was true of all_to_all on a CPU; gloo has had it for years.
 _SAID_OF_GLOO = ("Only MPI supports CPU all_to_all_single", "Only MPI supports all_to_all")
 
 
@@ -77,7 +77,7 @@ class TorchSuite(suite.TestDistBackend, suite.DistributedTest._DistTestBase):
 
 
 def _take_back() -> None:
-    """Run the tests, too, that torch keeps from gloo though gloo has what they ask for."""
+    """Run also the tests that torch keeps from gloo for a lack that gloo no longer has."""
     for name in names():
         method = getattr(TorchSuite, name)
         if getattr(method, "__unittest_skip_why__", "") in _SAID_OF_GLOO:

@@ -26,7 +26,7 @@ class TaskError(AssertionError):
 
 
 class World:
-    """`size` ranks, each a process that runs what it is sent."""
+    """`size` ranks, each a process that runs the functions sent to it."""
 
     def __init__(self, size: int, backend: str = "mcast", **env: str) -> None:
         self.size = size

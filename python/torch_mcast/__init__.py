@@ -1,4 +1,4 @@
-"""A torch.distributed backend whose Allgather is a multicast.
+"""A torch.distributed backend with an Allgather by multicast.
 
 import torch_mcast
 dist.init_process_group("mcast")

@@ -325,7 +325,7 @@ class Library:
         return at.value
 
     def release(self, output: int) -> None:
-        """Give a place back, whose memory nobody of this process uses any more."""
+        """Give a place back; nothing in this process uses its memory any more."""
         self._dll.mcast_release(output)
 
     def broadcast(self, group: int, buf: int, nbytes: int, root: int, at: StreamStruct | None = None) -> int:

@@ -44,7 +44,7 @@ class MulticastBackend(Coalesced):
 
     Tensors must be dense, on the CPU or on a CUDA device (see device.py). Tensors that are not contiguous
     go through a staging copy, and so do inputs and outputs that overlap. All arguments of a call are checked
-    before any of it begins.
+    before the call begins anything.
     """
 
     def __init__(

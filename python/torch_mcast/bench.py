@@ -1,6 +1,6 @@
 """python -m torch_mcast.bench: our collectives and gloo's, in turn, same processes, same buffers.
 
-Bytes are those of one rank's shard: all_gather_into_tensor has an output of
+Bytes count one rank's shard: all_gather_into_tensor has an output of
 ranks x bytes, reduce_scatter_tensor (f32, SUM) an input of ranks x bytes; the
 tensor of all_reduce (f32, SUM; copied to its place first) has that many bytes
 in all. Every result is checked byte for byte, outside of the timed part. Times
@@ -272,9 +272,9 @@ def _agree(seconds: float, gloo: dist.ProcessGroup) -> float:
 
 
 class _Case:
-    """Buffers of one collective and size, and what must be in them.
+    """Buffers of one collective and size, and the right contents.
 
-    Inputs are small integers, whose f32 sums are exact in any order: rank r's
+    Inputs are small integers, so that their f32 sums are exact in any order: rank r's
     input of a turn is a stretch of one long pattern, at an offset of its own.
     """
 
@@ -313,7 +313,7 @@ class _Case:
         whole.copy_(self.pattern[: whole.numel()])
 
     def wrong_bytes(self) -> int:
-        """Return how many bytes of the output are not what they must be."""
+        """Return how many bytes of the output are wrong."""
         n = self.n
         if self.collective == "allgather":
             parts = [(self.output[r * n : (r + 1) * n], self._of(r, 0, n)) for r in range(self.ranks)]

@@ -1,4 +1,4 @@
-"""What torch asks a backend about itself: what it supports, its options, how far it has come."""
+"""The answers to torch's questions about a backend: its features, its options, its progress."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MethodT = TypeVar("MethodT", bound=Callable[..., AnyWork])
 
 
 class Capabilities(Base):
-    """A backend in Python whose answers do not come from torch's base class.
+    """A backend in Python that gives its own answers, instead of those of torch's base class.
 
     torch's own properties ask the Python class for an override, find
     themselves and recurse without end, so each is defined here.

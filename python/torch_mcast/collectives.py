@@ -1,7 +1,7 @@
-"""What the library does for torch.distributed, a method for each of torch's names.
+"""The operations that the library does for torch.distributed, a method for each of torch's names.
 
-Reductions that the library does not know go to gloo. All arguments of a call are checked before any of it
-begins.
+Reductions that the library does not know go to gloo. All arguments of a call are checked before the call
+begins anything.
 """
 
 from __future__ import annotations

@@ -30,15 +30,15 @@ class Connections:
     """Those of one group."""
 
     def __init__(self, connections: set[Connection]) -> None:
-        """Take those that are known to be gloo's."""
+        """Take the connections that are known to be gloo's."""
         self._connections = connections
         self._pid = os.getpid()
 
     def end(self) -> None:
         """Have the peers' operations fail, though this process goes on. Raises nothing.
 
-        What gloo has written arrives first. What was only posted, as a send whose receive has not
-        been posted, does not.
+        Bytes that gloo has written arrive first. An operation that was only posted, such as a send without a
+        posted receive, does not arrive.
         """
         ended, self._connections = self._connections, set()
         if os.getpid() != self._pid:  # a forked child has them, too, and they are not its own
@@ -61,7 +61,7 @@ def _shut(fd: int, inode: int) -> None:
 
 
 def made_by(make: Callable[[], T], peers: int, store: Any) -> tuple[T, Connections]:
-    """Return what is made, and its connections: one to each peer, beside those to the store.
+    """Return the result of make, and its connections: one to each peer, beside those to the store.
 
     If there are more, another thread has connected meanwhile, and if there are less, torch connects
     later: then none is known, and none is ended.

@@ -13,11 +13,11 @@ from .readings import Readings
 class Stats(Readings):
     """Counters of one rank since its group was joined, or between two readings (a - b).
 
-    Printed, they are those that are not 0, by group. docs/reference/counters.md has all of them by group.
+    Printed, they are the counters above 0, by group. docs/reference/counters.md has all.
 
     Attributes:
-        gather_ops (operations): Allgathers, Broadcasts and Barriers done, those that Allreduces
-            are made of included. Normal.
+        gather_ops (operations): Allgathers, Broadcasts and Barriers done, the steps of Allreduces
+            included. Normal.
         gather_bytes (bytes): This rank's own shards in the Allgathers and Broadcasts that it has
             posted. Normal.
         gather_sent_bytes (bytes): Bytes of Allgathers and Broadcasts sent by multicast, or written
@@ -28,77 +28,81 @@ class Stats(Readings):
             gather_sent_bytes, look at chunks_repaired of the other ranks.
         gather_received_bytes (bytes): Bytes of Allgathers and Broadcasts received by multicast, or
             read from shared memory, headers included, repairs not. Normal.
-        reduce_ops (operations): Reduce-Scatters and Reduces done, those that Allreduces are made
-            of included: switch_ops and direct_ops. Normal.
+        reduce_ops (operations): Reduce-Scatters and Reduces done, the steps of Allreduces
+            included: switch_ops and direct_ops together. Normal.
         reduce_bytes (bytes): This rank's own results of the Reduce-Scatters and Reduces that it
             has posted. Normal.
         reduce_sent_bytes (bytes): Bytes of Reduce-Scatters and Reduces sent to the switch or to
-            other ranks, headers included. Normal: reduce_bytes times the number of other ranks, or
-            with nodes of other hosts, and a few per cent.
+            other ranks, headers included. Normal: reduce_bytes times the number of other ranks (of
+            other hosts, where the ranks of a host work together), and a few per cent.
         chunks_lost (chunks): Chunks that this rank asked for and that multicast did not bring
-            after all. Normal up to 1 % of what is received; beyond, a warning says where to look.
+            after all. Normal up to 1 % of the chunks received; above that, a warning says where to
+            look.
         chunks_repaired (chunks): Chunks that came by repair, over TCP or read by an RDMA device
-            (chunks_read), because multicast had not brought them in time. Normal up to 1 % of what
-            is received; beyond, a warning says where to look.
+            (chunks_read), because multicast had not brought them in time. Normal up to 1 % of the
+            chunks received; above that, a warning says where to look.
         chunks_injected (chunks): Chunks and datagrams of the switch that this rank threw away on
             purpose. Should be 0; otherwise MCAST_LOSS is set.
-        chunks_dropped (chunks): Chunks that arrived and were of no use: mostly second copies, of
-            which one came by multicast and one by repair, else late or malformed ones. No data are
-            missing for it. Normal. Without chunks_repaired, multicast was late and not lost: a
-            chunk was asked for, came by multicast after all, and its repair is what is of no use;
-            above 1 % of what is received, ranks wait for a core, or MCAST_CUTOFF is too short
-            here. What a stranger sends is in chunks_mismatched as well.
+        chunks_dropped (chunks): Chunks that arrived and were of no use: mostly second copies,
+            where a chunk came by multicast and by repair, else late or malformed ones. No data are
+            missing. Normal. Without chunks_repaired, multicast was late and not lost: a chunk was
+            asked for, came by multicast after all, and its repair was not needed. Above 1 % of the
+            chunks received, ranks wait for a core, or MCAST_CUTOFF is too short here. A stranger's
+            chunks are in chunks_mismatched as well.
         gather_busy_ns (ns): Time with an Allgather, Broadcast or Barrier in flight. Normal.
         reduce_busy_ns (ns): Time with a Reduce-Scatter or Reduce in flight. Normal.
         overlap_ns (ns): Time with an Allgather, Broadcast or Barrier and a Reduce-Scatter or
             Reduce in flight. Normal: FSDP hides one behind the other that long.
         gather_queued_ns (ns): Time that Allgathers, Broadcasts and Barriers have waited for older
-            ones, summed over those that are done. Normal where several are posted at once.
+            ones, added up over the operations that are done. Normal where several are posted at
+            once.
         reduce_queued_ns (ns): Time that Reduce-Scatters and Reduces have waited for older ones,
-            summed over those that are done. Normal where several are posted at once.
+            added up over the operations that are done. Normal where several are posted at once.
         gather_peers_ns (ns): Time that Allgathers, Broadcasts and Barriers have waited for other
-            ranks to post them, summed over those that are done. If it is the largest, look at what
-            the slowest rank does meanwhile.
+            ranks to post them, added up over the operations that are done. If it is the largest,
+            look at what the slowest rank does meanwhile.
         reduce_peers_ns (ns): Time that Reduce-Scatters and Reduces have waited for other ranks to
-            post them, summed over those that are done. If it is the largest, look at what the
-            slowest rank does meanwhile.
+            post them, added up over the operations that are done. If it is the largest, look at
+            what the slowest rank does meanwhile.
         gather_turn_ns (ns): Time that Allgathers, Broadcasts and Barriers have waited with
-            something to send, for a turn, credit or the foreground, summed over those that are
-            done. Normal; in a group of MCAST_CLASS=background it is what training takes.
+            something to send, for a turn, credit or the foreground, added up over the operations
+            that are done. Normal; in a group of MCAST_CLASS=background, training has the link in
+            that time.
         reduce_turn_ns (ns): Time that Reduce-Scatters and Reduces have waited with something to
-            send, for credit or the foreground, summed over those that are done. Normal; in a group
-            of MCAST_CLASS=background it is what training takes.
+            send, for credit or the foreground, added up over the operations that are done. Normal;
+            in a group of MCAST_CLASS=background, training has the link in that time.
         gather_transfer_ns (ns): Time that Allgathers, Broadcasts and Barriers have waited for
-            bytes on their way, summed over those that are done. Normal; if the network should be
-            faster, look at chunks_repaired.
+            bytes on their way, added up over the operations that are done. Normal; if the network
+            should be faster, look at chunks_repaired.
         reduce_transfer_ns (ns): Time that Reduce-Scatters and Reduces have waited for bytes on
-            their way, summed over those that are done. Normal; if the network should be faster,
-            look at reduce_resent and fallbacks.
+            their way, added up over the operations that are done. Normal; if the network should be
+            faster, look at reduce_resent and fallbacks.
         gather_finish_ns (ns): Time that Allgathers, Broadcasts and Barriers have waited for the
-            word of other ranks, all bytes being there, summed over those that are done. Normal; if
-            it is large, look at chunks_repaired of the other ranks.
+            word of other ranks, all bytes being there, added up over the operations that are done.
+            Normal; if it is large, look at chunks_repaired of the other ranks.
         reduce_finish_ns (ns): Time that Reduce-Scatters and Reduces have waited for the word of
-            other ranks, all bytes being there, summed over those that are done. Normal.
+            other ranks, all bytes being there, added up over the operations that are done. Normal.
         reduce_received_bytes (bytes): Bytes of Reduce-Scatters and Reduces received from the
             switch or from other ranks, headers included. Normal: about reduce_bytes through a
             switch; directly, that times the number of other ranks.
         reduce_resent (contributions): Contributions that were sent to the switch again. Normal up
-            to 1 % of what is sent; beyond, look at the drops of the interface, of the ports and of
-            the switch.
+            to 1 % of the contributions sent; above that, look at the drops of the interface, of
+            the ports and of the switch.
         reduce_refused (datagrams): Datagrams that claimed to be the switch's and were garbled, or
             had a wrong tag: they were thrown away. Should be 0; otherwise look at who else sends
             to this rank (SECURITY.md).
-        switch_ops (operations): Of reduce_ops, those done through the switch. With nodes, those of
-            which all that this rank sent to other hosts went through it. Normal.
-        direct_ops (operations): Of reduce_ops, those done directly, from the beginning or after
-            the switch was lost. Normal without MCAST_SWITCH; with it, info() says why.
+        switch_ops (operations): Of reduce_ops, operations done through the switch. Where the ranks
+            of a host work together, an operation counts if all that this rank sent to other hosts
+            for it went through the switch. Normal.
+        direct_ops (operations): Of reduce_ops, operations done directly, from the beginning or
+            after the switch was lost. Normal without MCAST_SWITCH; with it, info() says why.
         fallbacks (times): Times that the switch was given up, and operations went on directly.
             Should be 0; otherwise info() says why, and the log of the switch.
-        chunks_mismatched (chunks): Of chunks_dropped, those that belong to none of the group's
-            operations, do not prove MCAST_SECRET, or have another checksum than MCAST_CHECKSUM
-            says. As the operations did not fail, they are a stranger's, or have changed on their
-            way. Should be 0; otherwise another program sends to this group: look at MCAST_GROUP
-            and MCAST_PORT; or, with MCAST_CHECKSUM, something on the path changes bytes.
+        chunks_mismatched (chunks): Of chunks_dropped, chunks that belong to none of the group's
+            operations, do not prove MCAST_SECRET, or have a wrong checksum (MCAST_CHECKSUM). No
+            operation failed for them: they are a stranger's, or have changed on their way. Should
+            be 0; otherwise another program sends to this group: look at MCAST_GROUP and
+            MCAST_PORT; or, with MCAST_CHECKSUM, something on the path changes bytes.
         sends_refused (datagrams): Multicast datagrams that a firewall or security policy of this
             host refused; repairs bring what was in them. Should be 0; otherwise let UDP to the
             group pass (nft list ruleset).
@@ -111,19 +115,19 @@ class Stats(Readings):
         warnings (causes): Causes of slowness that were logged and are in the notes of info().
             Should be 0; otherwise read the notes.
         reduce_dropped (results): Results from the switch that came twice, or that nothing waited
-            for. No data are missing for it. Normal beside reduce_resent.
+            for. No data are missing. Normal beside reduce_resent.
         chunks_relayed (chunks): Chunks that came from the left neighbour because multicast does
             not reach every rank, or MCAST_MULTICAST is off. Should be 0 on a network with
             multicast; otherwise info() says between which ranks it does not pass.
-        shared_ops (operations): Of the Allgathers, those whose result lies once in memory that the
-            ranks of a host share. Normal with MCAST_OUTPUTS and torch_mcast.fsdp; where it stands
-            still there, info() says why.
+        shared_ops (operations): Allgathers with a result that lies once in memory that the ranks
+            of a host share. Normal with MCAST_OUTPUTS and torch_mcast.fsdp; where it stands still
+            there, info() says why.
         node_sent_bytes (bytes): Bytes written to the memory that ranks of a host share where they
-            work together as a node, headers and control messages included. What else was sent is
-            in other counters. Normal. 0 where every rank stands alone: info() says why.
+            work together, headers and control messages included. Other counters have the bytes
+            sent to other hosts. Normal. 0 where every rank stands alone: info() says why.
         node_received_bytes (bytes): Bytes read from the memory that ranks of a host share where
-            they work together as a node, headers included. Normal. 0 where every rank stands
-            alone: info() says why.
+            they work together, headers included. Normal. 0 where every rank stands alone: info()
+            says why.
         device_ops (operations): Operations on a GPU's tensors done; each is one or more operations
             of the other counters. Normal. 0 where tensors are on the CPU, or go over NCCL.
         device_out_bytes (bytes): Bytes copied from a GPU to staging memory. Normal: a shard in an
@@ -133,23 +137,23 @@ class Stats(Readings):
         device_made (times): Pinned memory, streams and events that the GPU's driver was asked for.
             Should stand still after the first step; otherwise works are kept that nobody needs.
         chunks_misplaced (chunks): Chunks received by multicast that the kernel wrote to a wrong
-            place, so that they were copied once more. Normal: a copy is all that it costs. Above 2
-            % of what is received, several roots send at once in messages below 8 KiB, as with an
-            MTU of 1500 where the kernel merges nothing.
-        gather_lent_bytes (bytes): Of gather_sent_bytes, those that an RDMA device has read from
+            place, so that they were copied once more. Normal: it costs only a copy. Above 2 % of
+            the chunks received, several roots send at once in messages below 8 KiB, as with an MTU
+            of 1500 where the kernel merges nothing.
+        gather_lent_bytes (bytes): Of gather_sent_bytes, bytes that an RDMA device has read from
             registered memory by itself, without a copy. Normal. 0 where nothing is registered
             (mcast_register), and without RDMA.
         registrations (times): Times that memory was registered with the RDMA device of Allgathers
             and Broadcasts (ibv_reg_mr), its rings included. Should stand still after the first
             step; otherwise memory is registered for each operation: keep it registered.
         registrations_refused (times): Times that memory could not be registered, so that chunks
-            are copied on their way from there. Should be 0; otherwise a warning says what is in
-            the way, such as the limit of locked memory (ulimit -l).
-        chunks_read (chunks): Of chunks_repaired, those that this rank's RDMA device has read from
+            are copied on their way from there. Should be 0; otherwise a warning names the cause,
+            such as the limit of locked memory (ulimit -l).
+        chunks_read (chunks): Of chunks_repaired, chunks that this rank's RDMA device has read from
             the left neighbour's memory; the others were pushed over TCP. Normal. 0 without RDMA,
             where the left neighbour has not registered its buffer (mcast_register), and after a
             read has failed.
-        chunks_read_bytes (bytes): Bytes of those. Normal.
+        chunks_read_bytes (bytes): Bytes of the chunks in chunks_read. Normal.
     """
 
     units: ClassVar[dict[str, dict[str, str]]] = {

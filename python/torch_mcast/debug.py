@@ -6,8 +6,8 @@ program hangs:
     from torch.distributed.debug import start_debug_server
     start_debug_server(handlers=torch_mcast.debug.handlers())
 
-/mcast says what each group of each rank runs on and has counted, and which rank came when to the last
-collectives; /mcast_trace is torch's page of the Flight Recorder, with what is done and what is not.
+/mcast shows what each group of each rank runs on, its counters, and when each rank came to the last
+collectives; /mcast_trace is torch's page of the Flight Recorder, which tells finished entries from others.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Arrival(NamedTuple):
         operation: as torch names it, e.g. "mcast:all_gather".
         first, last: global ranks that posted it first and last.
         apart_ms: how much later the last was.
-        missing: global ranks of which no trace has it.
+        missing: global ranks without an entry for it.
         unfinished: global ranks on which it is not done.
     """
 
@@ -120,7 +120,7 @@ def handlers() -> list[DebugHandler]:
     Each rank calls it.
 
     Raises:
-        UnsupportedError: this torch has no debug server, or what it needs is not installed.
+        UnsupportedError: this torch has no debug server, or a package that it needs is not installed.
     """
     try:
         from . import debug_page

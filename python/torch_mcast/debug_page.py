@@ -34,7 +34,7 @@ class Page(FlightRecorderHandler):
         return [NavLink("/mcast", NAME), NavLink("/mcast_trace", "(FlightRecorder)")]
 
     def templates(self) -> dict[str, str]:
-        """Return the template of /mcast; torch has that of the other."""
+        """Return the template of /mcast; torch has the template of the other page."""
         return {"mcast.html": _TEMPLATE}
 
     def _trace(self, request: Any) -> bytes:

@@ -1,7 +1,7 @@
-"""What the library does not do: an embedded gloo group does it.
+"""Operations that the library does not do: an embedded gloo group does them.
 
-gloo takes the memory of a tensor for its elements, one after another, and knows few types. So what is not
-contiguous is staged here, and what is only moved goes as bytes.
+gloo takes the memory of a tensor for its elements, one after another, and knows few types. So tensors that
+are not contiguous are staged here, and elements that are only moved go as bytes.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class GlooBacked(Capabilities):
     _set_default_timeout = set_timeout
 
     def monitored_barrier(self, opts: Any, wait_all_ranks: bool) -> None:
-        """Wait for all ranks, and name those that do not come."""
+        """Wait for all ranks, and name the missing ones."""
         self._gloo.monitored_barrier(opts.timeout, wait_all_ranks)
 
     # ---- from one to many, from many to one

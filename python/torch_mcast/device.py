@@ -44,7 +44,7 @@ def failed() -> bool:
 
 
 def made_here(kept: Sequence[torch.Tensor], given: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """Return those tensors whose memory is not that of tensors that the program has given."""
+    """Return the tensors in memory that is not memory of any tensor given by the program."""
     known = {tensor.untyped_storage().data_ptr() for tensor in given}
     return [tensor for tensor in kept if tensor.untyped_storage().data_ptr() not in known]
 
@@ -52,13 +52,13 @@ def made_here(kept: Sequence[torch.Tensor], given: Sequence[torch.Tensor]) -> li
 class DeviceWork(McastWork):
     """An operation in flight on tensors of a GPU.
 
-    wait() returns at once and has the current stream wait. The work keeps its tensors until then, or until
-    it is done: whoever waits on another stream than the one that a tensor was allocated on tells the
-    allocator (Tensor.record_stream), as with NCCL; of temporaries the work does. is_completed() and the
-    future tell of results that are there.
+    wait() returns at once and makes the current stream wait. The work keeps its tensors until then, or until
+    it is done. A program that waits on another stream than the one that a tensor was allocated on must tell
+    the allocator (Tensor.record_stream), as with NCCL; for temporaries the work does so. is_completed() and
+    the future tell whether the results are there.
     """
 
-    temporaries: Sequence[torch.Tensor] = ()  # those that the program does not have
+    temporaries: Sequence[torch.Tensor] = ()  # tensors that the program does not hold
     _copied: torch.cuda.Event | None = None  # recorded behind the copy from staging to outputs
     _lost: Exception | None = None  # why that copy was not queued
     _device: torch.device
@@ -67,7 +67,7 @@ class DeviceWork(McastWork):
     def follow_up(self, device: torch.device) -> None:
         """Queue the copy from staging to outputs, if there is one, behind the operation. Called once.
 
-        Where that fails the operation goes on, and whoever waits for it gets the error.
+        If that fails the operation goes on, and wait() raises the error.
         """
         self._device = device
         if self._finish is None:

@@ -1,4 +1,4 @@
-"""torchrun ... -m torch_mcast.doctor: what is wrong with the hosts of a job and the paths between them.
+"""torchrun ... -m torch_mcast.doctor: find faults of the hosts of a job and of the paths between them.
 
 It becomes the program mcast, as `mcast doctor` with the same arguments (`--help` lists them). That finds
 the other hosts by torchrun's variables; one rank a host takes part, the others end at once. Rank 0 prints

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class McastError(RuntimeError):
-    """Anything that torch_mcast reports; the message says what was wrong and what is allowed.
+    """Any error that torch_mcast reports; the message says what was wrong and which values are allowed.
 
     Attributes:
         rank: the number in the group of the rank that it is about, or None where it is about none.
@@ -17,7 +17,7 @@ class McastError(RuntimeError):
 
 
 class ArgumentError(McastError, ValueError):
-    """A wrong argument, setting or option; the message names it and what is allowed.
+    """A wrong argument, setting or option; the message names it and the allowed values.
 
     Nothing was begun, and the group goes on.
     """
@@ -31,7 +31,7 @@ class UnavailableError(McastError):
 
 
 class WaitTimeoutError(McastError, TimeoutError):
-    """The time given to a wait ran out, or that of a join (MCAST_JOIN_TIMEOUT at most).
+    """The time given to a wait or to a join ran out (a join has MCAST_JOIN_TIMEOUT at most).
 
     The operation goes on: wait again. After a join there is no group.
     """
@@ -67,28 +67,28 @@ class BusyError(McastError):
 
 
 class InternalError(McastError):
-    """Something failed that is none of the others: the operating system, or a defect of the library.
+    """Something else failed: the operating system, or the library has a defect.
 
-    The message says what failed; if that is no fault of the machine, report it.
+    The message says what failed; if the machine is not at fault, report it.
     """
 
 
 class LibraryError(McastError, OSError):
-    """The shared library was not found, or is not one that this package understands.
+    """The shared library was not found, or does not fit this package.
 
     Run `make build`, or set MCAST_LIBRARY.
     """
 
 
 class ForkError(McastError):
-    """The library was used in a child of fork() whose parent had loaded it already.
+    """The library was used in a child of fork() after its parent had loaded it.
 
     Start the child by spawn, or fork before the first group is made.
     """
 
 
 class UnsupportedError(McastError, NotImplementedError):
-    """Something of torch.distributed that the backend does not do.
+    """The backend does not have this part of torch.distributed.
 
     Use another group for it, such as one of gloo (docs/reference/torch.md).
     """

@@ -20,11 +20,11 @@ Cause = Literal[
     "uneven-shards",
 ]
 
-# A part of the step. What is less is not worth a change, and waits of a busy host come to about as much.
+# A part of the step. Less is not worth a change, and waits of a busy host come to about as much.
 _MATTERS = 0.05
 _SMALL = 64 << 10  # bytes of a rank's shard: below, an Allgather takes as long as delays of network and hosts
-_MANY = 8  # collectives of which a median says something
-_PADDED = 0.10  # of what is sent is padding
+_MANY = 8  # collectives: from so many on a median means something
+_PADDED = 0.10  # of the sent elements are padding
 _BOUND = 0.9  # of the step a kind is in flight: there is nothing left to hide it behind
 
 
@@ -44,7 +44,7 @@ class Shards:
 
     @property
     def padding(self) -> float:
-        """The part of what is sent that is padding."""
+        """The part of the sent elements that is padding."""
         return 1 - self.elements / max(self.padded, 1)
 
 
@@ -94,7 +94,7 @@ class Finding:
 
     Attributes:
         cause: short and always the same.
-        modules: whose collectives, most exposed first; empty: all.
+        modules: the modules that it is about, most exposed first; empty: all.
         what: it in a sentence, with figures.
         remedy: what would help.
         gain: by which part the step would be shorter at most, if that helped fully.
@@ -113,7 +113,7 @@ class Explanation:
 
     Attributes:
         span: its seconds.
-        exposed: the part of it that the training waited for collectives.
+        exposed: the part of the span in which the training waited for collectives.
         layers: most exposed first.
         findings: greatest gain first; empty if nothing is worth a change.
     """
@@ -218,7 +218,7 @@ def _gathers(
                 exposed,
             )
         ]
-    # What is computed can hide as much as it takes itself; the rest stays, whatever is prefetched.
+    # Compute can hide as much as it takes itself; prefetching cannot hide the rest.
     hideable = max(0.0, spent.compute - _hidden(gathers, stood))
     gain = min(spent.exposed_allgather, hideable) / span
     if spent.allgather_in_flight / span > _BOUND and gain < _MATTERS:
@@ -287,15 +287,15 @@ def _reductions(layers: list[Layer], setup: Setup, exposed: float) -> list[Findi
             modules,
             f"the step waits {exposed:.0%} for Reduce-Scatters that could not be left in flight: "
             f"{'; '.join(why)}",
-            'enable(defer_reduce_scatter="auto") and a model in which nothing of the above is so, such as '
-            "MixedPrecisionPolicy(reduce_dtype=None) for what is divided or cast afterwards",
+            'enable(defer_reduce_scatter="auto") and a model without these causes, such as '
+            "MixedPrecisionPolicy(reduce_dtype=None) where gradients are divided or cast afterwards",
             exposed,
         )
     ]
 
 
 def _uneven(setup: Setup, in_flight: float) -> list[Finding]:
-    """Find modules whose shards are mostly padding."""
+    """Find modules with shards that are mostly padding."""
     whole = sum(s.padded for s in setup.shards.values())
     wasted = whole - sum(s.elements for s in setup.shards.values())
     if whole == 0 or wasted / whole < _PADDED:
@@ -309,7 +309,7 @@ def _uneven(setup: Setup, in_flight: float) -> list[Finding]:
         Finding(
             "uneven-shards",
             tuple(worst),
-            f"{wasted / whole:.0%} of what is gathered and reduced is padding, since dimension 0 of "
+            f"{wasted / whole:.0%} of the gathered and reduced bytes is padding, since dimension 0 of "
             f"parameters does "
             f"not divide by {ranks} ranks: the last ranks hold little or nothing of them",
             "fully_shard(..., shard_placement_fn=lambda p: Shard(1)) where that dimension divides, or "

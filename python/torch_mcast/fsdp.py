@@ -1,4 +1,4 @@
-"""FSDP2 over a group whose Allgather and Reduce-Scatter do not wait behind each other.
+"""FSDP2 over a group in which Allgather and Reduce-Scatter do not wait behind each other.
 
 FSDP2 as it comes issues one collective at a time on a CPU. enable() changes
 three things, and no gradient by a bit:
@@ -62,12 +62,12 @@ class Handle:
     """What enable() returns.
 
     Attributes:
-        reasons: for each module whose Reduce-Scatter had to block at least
-            once, by name ("" is the root, "norm, head" are two of one group): why, the latest reason.
+        reasons: why the Reduce-Scatter of a module had to block at least once, the latest reason, by the
+            module's name ("" is the root, "norm, head" are two of one group).
         timeline: records collectives and waits between start() and stop().
         deferred: Reduce-Scatters left in flight so far: on a GPU all, for which a stream waits.
         blocked: Reduce-Scatters that the host has waited for at once so far.
-        groups: those that Allgathers and Reduce-Scatters go over, or None: FSDP's own. Another
+        groups: the groups that Allgathers and Reduce-Scatters go over, or None: FSDP's own. Another
             model's enable(group=...) may share them.
         interference: says what compute and communication cost each other, see Meter; print it.
         why_serial: why an Allgather and a Reduce-Scatter do not run side by side over NCCL, or "".
@@ -222,7 +222,7 @@ class _AllGather(_Comm):
 
 
 class _TimedWork(Work):
-    """A work whose wait is counted."""
+    """A work with a counted wait."""
 
     def __init__(self, inner: Work, timeline: Timeline, done: Callable[[], None], module: str) -> None:
         super().__init__()
@@ -347,8 +347,8 @@ def enable(
     Works over any backend; over "mcast" the two collectives do not wait behind
     each other either. Over NCCL they do unless they have two communicators: where both can go through
     CollNet enable() makes them (all ranks of the mesh call it), else it warns, and Handle.why_serial
-    says why. Gradients are those of the plain run, bit for bit: what was gathered for a module that did not
-    run is dropped with its forward or backward, and whatever reads a gradient in flight waits for it.
+    says why. Gradients are those of the plain run, bit for bit: a gather for a module that did not run is
+    dropped with its forward or backward, and any read of a gradient in flight waits for the gradient.
     A second enable() takes the place of the first.
 
     Args:
@@ -376,7 +376,7 @@ def enable(
     if not isinstance(group, (dist.ProcessGroup, Groups, type(None))):
         raise TypeError(
             f"group={group!r}: it must be a process group, torch_mcast.nccl.groups(), or None: "
-            "those of the mesh"
+            "the groups of the mesh"
         )
     if not isinstance(model, nn.Module):
         raise TypeError(

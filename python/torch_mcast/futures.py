@@ -1,4 +1,4 @@
-"""Futures of a lane's operations are completed in posting order, whatever their callbacks do."""
+"""Futures of a lane's operations are completed in posting order, even if their callbacks wait."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Pending(Protocol):
 
 
 class Futures:
-    """Works whose futures are still to be completed.
+    """Works with a future that is still to be completed.
 
     A future runs the program's callbacks on the thread that completes it, and a callback may wait for a later
     future. So one thread at a time has the turn: it takes a work, waits for it and completes its future. It

@@ -78,9 +78,9 @@ class Info:
         unheard: the pairs of all ranks, from and to, between which multicast did not pass when the group
             was joined.
         topology: where this host is in the network, as MCAST_TOPOLOGY or Slurm says; may be "".
-        ring: the order of ranks in which what multicast does not carry goes from rank to rank: all, or with
-            nodes those that the network joins with this one.
-        nodes: the number of hosts whose ranks work together, so that what crosses a host's link does so
+        ring: the order in which chunks that multicast does not carry go from rank to rank: all ranks, or
+            with nodes the ones that the network joins with this one.
+        nodes: the number of hosts on which ranks work together, so that data crosses a host's link only
             once; 0: every rank stands alone.
         nodes_reason: why so.
     """
@@ -172,10 +172,10 @@ class Lane:
     def clear(self) -> None:
         """Settle and forget all operations, once the group is closed and has ended them.
 
-        Waits for nobody: a signal handler may call it whose thread another one waits for in post.
+        Waits for nobody: a signal handler may call it while, in post, another thread waits for its thread.
         """
         for work in list(self._inflight):
-            work.poll()  # whose handle the library would keep, and with it the group's memory
+            work.poll()  # else the library keeps its handle, and with it the group's memory
         self._inflight.clear()
         with self._watching:
             if self._futures is not None:
@@ -260,7 +260,7 @@ class Group:
         waiting if ^C ended the first, and does nothing otherwise.
 
         While the program handles an exception, in `except` or `finally`, nobody is waited for: the others
-        are told of it, as abort() tells them.
+        are told of the exception, as by abort().
         """
         failure = ending.handled()
         if failure is not None and id(failure) != self._handled:
@@ -291,7 +291,7 @@ class Group:
                     if time.monotonic() > deadline:
                         return False
             except errors.McastError:
-                # After a failed operation peers are gone, and whoever waited knows.
+                # After a failed operation peers are gone, and a caller that waited knows.
                 if self._leaving is not None and not self.failed:
                     self._gone()
                     raise
@@ -299,7 +299,7 @@ class Group:
             return True
 
     def abort(self, reason: str) -> None:
-        """End the group on all ranks, whose operations fail with this rank's number and the reason.
+        """End the group on all ranks; their operations fail with this rank's number and the reason.
 
         Does not wait for them. A close() under way in another thread ends.
         """

@@ -17,7 +17,7 @@ TAKES_BACKENDS = not isinstance(Backend.__init__, WrapperDescriptorType)
 
 
 class GroupInPython(ProcessGroup):
-    """A process group whose operations are methods of a class in Python."""
+    """A process group with operations that are methods of a class in Python."""
 
     def __init__(self, rank: int, size: int) -> None:
         super().__init__(rank, size)

@@ -29,7 +29,7 @@ class Reduction:
         self._gradients: list[Any] = []
 
     def hand_out(self, parameters: list[Any]) -> None:
-        """Have whatever reads the gradients of these sharded parameters, which FSDP has just set, wait."""
+        """Make any read of the gradients of these sharded parameters, which FSDP has just set, wait."""
         memory = self._output.untyped_storage().data_ptr()
         for parameter in parameters:
             gradient = parameter.grad
@@ -64,7 +64,7 @@ class Reduction:
 
 
 class _Unfinished(torch.Tensor):
-    """The local tensor of a gradient that is in flight: whatever is done with it waits first."""
+    """The local tensor of a gradient that is in flight: any operation on it waits first."""
 
     finished: torch.Tensor  # the same memory
     reduction: Reduction

@@ -81,7 +81,7 @@ class Interference:
         if self.exposed_share <= self.exposed_spread:
             share = f"no more than the {self.exposed_spread:.1%} by which that varies"
         else:
-            share = f"{self.exposed_share:.1%} of it (varies by {self.exposed_spread:.1%})"
+            share = f"{self.exposed_share:.1%} of that (varies by {self.exposed_spread:.1%})"
         return (
             f"compute: {self.compute * 1e3:.2f} ms a step, {self.compute_alone * 1e3:.2f} ms alone: "
             f"{slower}\n"
@@ -115,23 +115,23 @@ class Meter:
     def calibrate(self, step: Callable[[], object], trials: int = 5) -> Calibration:
         """Find what compute and communication of a step take alone; all ranks call it, between two steps.
 
-        Compute alone is that of a model that stays gathered and does not reduce its gradients: each rank
-        has memory for the whole of both meanwhile. Gradients are dropped; parameters stay as they are, and so
-        do FSDP's settings of what is resharded and reduced when.
+        Compute alone is measured on the model while it stays gathered and does not reduce its gradients:
+        each rank has memory for the whole of both meanwhile. Gradients are dropped; parameters stay as they
+        are, and so do FSDP's settings for resharding and reducing.
 
         Args:
             step: forward and backward, without the optimizer.
             trials: of each kind, after one that does not count.
 
         Raises:
-            UnsupportedError: the model is on a GPU, whose waits the host does not see; or this torch does
+            UnsupportedError: the model is on a GPU, where the host does not see waits; or this torch does
                 not show how FSDP was set, to be set back. Nothing has changed then.
             ArgumentError: trials is below 2, which has no spread.
         """
         modules = [m for m in self._model.modules() if isinstance(m, FSDPModule)]
         if not all(map(on_cpu, modules)):
             raise errors.UnsupportedError(
-                "calibrate: the model is on a GPU, whose waits the host does not see"
+                "calibrate: the model is on a GPU, and the host does not see the GPU's waits"
             )
         if trials < 2:
             raise errors.ArgumentError(f"calibrate: trials is {trials}, it must be 2 or more")

@@ -2,12 +2,12 @@
 
 A gather ahead is a guess: that the module will run, and that nobody changes its weights before. FSDP2
 keeps a result until the module runs, however late. Here it lives no longer than the forward or the backward
-that began it, and is dropped where torch has counted a write to the weights. What is dropped is gathered anew
-when the module runs, as FSDP2 does it without anything ahead.
+that began it, and is dropped where torch has counted a write to the weights. A dropped result is gathered
+anew when the module runs, as FSDP2 does it without anything ahead.
 
-What FSDP2 gathers by itself, or since the user has asked for it, is left to FSDP2: in a backward the group
-before, in the order of the forward, and what is in lists that the user has made. A module with such a list
-gathers nothing more.
+Gathers of FSDP2 itself, or at the user's wish, are left to FSDP2: in a backward the group before, in the
+order of the forward, and the modules in lists that the user has made. A module with such a list gathers
+nothing more.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class Lookahead:
         self._guesses: dict[Any, _Guess] = {}  # of each parameter group
         self._hooks: list[Any] = []
         self._states: set[Any] = set()  # of all modules of the model that are sharded
-        self._running: Any = None  # the outermost of them whose forward runs
-        self._raised: set[Any] = set()  # states of roots whose forward raised: FSDP takes them to be running
+        self._running: Any = None  # the outermost module that runs its forward
+        self._raised: set[Any] = set()  # roots with a forward that raised: FSDP takes them to be running
         self._ends_with_backward = False
         begin, end = torch.compiler.disable(self._begin), torch.compiler.disable(self._end)
         for module in model.modules():
@@ -80,7 +80,7 @@ class Lookahead:
     def end_with_backward(self) -> None:
         """Drop at the end of the running backward what will be left over then."""
         if not self._ends_with_backward and in_backward():
-            # Once for a backward and those that it runs within (reentrant checkpoints).
+            # Once for a backward and any that it runs within (reentrant checkpoints).
             self._ends_with_backward = True
             Variable._execution_engine.queue_callback(self._backward_ended)
 
@@ -90,7 +90,7 @@ class Lookahead:
 
     def _begin(self, module: Any, _: object) -> None:
         if in_backward():
-            return  # what is computed again belongs to the backward
+            return  # a recomputed forward belongs to the backward
         state = module._get_fsdp_state()
         if self._outermost(state):
             self._raised = {s for s in self._raised - {state} if s._state_ctx.iter_forward_root is s}
@@ -110,7 +110,7 @@ class Lookahead:
             self.drop()
 
     def _outermost(self, state: Any) -> bool:
-        """Say whether no forward of another module of the model is around that of this one."""
+        """Say whether this module's forward runs outside any other module's forward of the model."""
         root = state._state_ctx.iter_forward_root
         if root is None or root is state:
             return True
@@ -122,7 +122,7 @@ class Lookahead:
         return root in self._raised or root not in self._states
 
     def _root_pre_forward(self, state: Any, *args: Any) -> Any:
-        """Drop what is left over where FSDP begins a forward without hooks: a method that it was told of."""
+        """Drop leftovers where FSDP begins a forward without hooks: a method registered with FSDP."""
         if state._state_ctx.iter_forward_root is None and not in_backward():
             self.drop()
         return type(state)._root_pre_forward(state, *args)
@@ -151,7 +151,7 @@ class _Guess:
         self.behind: list[_Guess] = []  # and in its backward
         self.lookahead, self._state, self._group = lookahead, state, group
         self._was_async = group.unshard_async_op
-        self._guessing = False  # what is gathered now is a guess
+        self._guessing = False  # the gather that begins now is a guess
         self._begun = False  # what the group has gathered and not taken yet is one
         self._versions: list[tuple[int, ...]] = []
         if on_cpu:
@@ -219,7 +219,7 @@ class _Guess:
     def _after_its_backward(self) -> bool:
         """Say whether a backward computes a forward again: the modules after it have had their backward.
 
-        A reentrant checkpoint around a module does that. What is needed again has a gather of its own.
+        A reentrant checkpoint around a module does that. Parameters needed again have their own gather.
         """
         return in_backward()
 

@@ -28,12 +28,12 @@ Kind = Literal["allgather", "reduce_scatter"]
 
 _NAMES: dict[Kind, str] = {"allgather": "Allgather", "reduce_scatter": "Reduce-Scatter"}
 _TEXT_BYTES = 512  # of what a rank tells the others
-_NETWORK = "mcast"  # what the plugin calls its network, whatever devices it has
+_NETWORK = "mcast"  # the plugin's name for its network, with any device
 
 
 @dataclass(frozen=True)
 class Communicator:
-    """What the library's tuner has decided for one of NCCL's communicators, and what became of it.
+    """The tuner's decision for one of NCCL's communicators, and how it went.
 
     Attributes:
         library: the file that NCCL has loaded.
@@ -93,7 +93,7 @@ def communicators() -> list[Communicator]:
 def groups(
     ranks: Sequence[int] | None = None, *, channels: int | None = None, timeout: timedelta | None = None
 ) -> Groups:
-    """Make two NCCL groups of the same ranks whose communicators both go through CollNet.
+    """Make two NCCL groups of the same ranks with communicators that both go through CollNet.
 
     All of these ranks call it, each after torch.cuda.set_device(). A group that new_group() makes beside
     an NCCL default group is an ncclCommSplit, which NCCL gives no CollNet: these are not. They ask for the
@@ -236,7 +236,7 @@ def _options(channels: int | None) -> Any:
     nccl: Any = dist.ProcessGroupNCCL.Options()
     if hasattr(nccl, "lazy_init"):
         nccl.lazy_init = True  # keeps new_group from splitting
-    if not _lacking(os.environ):  # else NCCL takes what it has, and the tuner is not asked: _why_not
+    if not _lacking(os.environ):  # else NCCL uses the network it has, and asks no tuner: _why_not
         nccl.config.net_name = _NETWORK
         if _asks_for_collnet():
             nccl.config.collnet_enable = 1

@@ -56,9 +56,10 @@ def drop(group: Any) -> None:
 
 
 def versions(group: Any) -> list[tuple[int, ...]]:
-    """Return what is different after a write to this rank's shards that torch has counted.
+    """Return values that change with each write to this rank's shards that torch has counted.
 
-    A write to a DTensor is counted there, one to its local tensor there. Neither sees one through `.data`.
+    torch counts a write to a DTensor there, one to its local tensor there. Neither count sees a write through
+    `.data`.
     """
     return [
         (

@@ -33,14 +33,14 @@ def begin(
 ) -> Event | None:
     """Begin an event from posting to completion; None while nothing is profiled.
 
-    Whoever completes the operation ends it. Within it, on the same thread, is a short event that has the
-    details where shapes are recorded, as torch gives none to an event that another thread may end: sizes and
-    types of the tensors, and the names of torch's record_param_comms. "Lane" is ours: operations of one lane
-    of a group run one after another, those of "gather" and of "reduce" side by side, and those of "both" have
-    a place in each.
+    The code that completes the operation ends the event. Within it, on the same thread, is a short event with
+    the details where shapes are recorded, as torch gives none to an event that another thread may end: sizes
+    and types of the tensors, and the names of torch's record_param_comms. "Lane" is ours: operations of one
+    lane of a group run one after another, "gather" and "reduce" run side by side, and an operation of "both"
+    has a place in each.
     """
     if not _profiler_enabled() or not hasattr(profiler, "_disable_profiler"):
-        return None  # not profiled, or by a torch whose stop cannot be preceded
+        return None  # not profiled, or torch has no hook before its profiler's stop
     name = getattr(c10d, "_get_comm_profiling_name", str)() or f"{NAME}:{operation}"
     event = _begin(name)
     details = {

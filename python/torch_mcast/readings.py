@@ -1,4 +1,4 @@
-"""What every set of counters can do: subtract an earlier reading, and print what is worth reading."""
+"""Common to all sets of counters: subtract an earlier reading, and print the counters worth reading."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SCALES = {
 
 
 class Readings:
-    """The base of a dataclass whose fields are whole numbers that only grow."""
+    """The base of a dataclass with fields that are whole numbers and only grow."""
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
     units: ClassVar[dict[str, dict[str, str]]]  # of each counter, by group

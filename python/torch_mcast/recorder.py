@@ -33,10 +33,10 @@ _log = logging.getLogger(__name__)
 
 
 class Course(NamedTuple):
-    """When an operation that is done began and ended, in nanoseconds since the epoch, and what it waited for.
+    """When an operation began and ended, in nanoseconds since the epoch, and the causes of its waits.
 
-    It begins when those before it have ended. Of an operation on a GPU's tensors the end alone is
-    known, and that as the moment at which the program has learned of it.
+    It begins when those before it have ended. For an operation on a GPU's tensors only the end is
+    known, as the moment at which the program has learned of the end.
     """
 
     began: int | None
@@ -45,7 +45,7 @@ class Course(NamedTuple):
 
     @classmethod
     def of(cls, posted: int, account: Account | None) -> Course:
-        """Return the course of an operation that has just ended, from what the library says of it."""
+        """Return the course of an operation that has just ended, from the library's account."""
         now = time.time_ns()
         if account is None:
             return cls(None, now, None)
@@ -191,7 +191,7 @@ _writing = threading.RLock()
 
 
 def trace(stacks: bool | None = None) -> dict[str, Any]:
-    """Return what torch's Flight Recorder holds of mcast groups, and what is known here of its entries.
+    """Return the entries of mcast groups in torch's Flight Recorder, with the details known here.
 
     Args:
         stacks: whether entries have the stacks that posted them; None: as TORCH_INCLUDE_STACK_TRACE says.

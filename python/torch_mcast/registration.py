@@ -12,7 +12,7 @@ from .group import Group
 
 
 class Registration:
-    """A tensor whose memory is registered with a group; see torch_mcast.register_memory."""
+    """A tensor in memory that is registered with a group; see torch_mcast.register_memory."""
 
     def __init__(self, group: Group, tensor: torch.Tensor) -> None:
         if not isinstance(tensor, torch.Tensor):
@@ -24,7 +24,7 @@ class Registration:
                 "want a contiguous one on the CPU, of 1 byte at least"
             )
         handle = group.lib.register(group.live(), tensor.data_ptr(), tensor.nbytes)
-        # The storage is kept until the device has let go of it, whatever becomes of the tensor.
+        # The storage is kept until the device has let go of the memory, even if the tensor is gone.
         self._end = weakref.finalize(self, _end, group.lib.deregister, handle, tensor.untyped_storage())
         self._end.atexit = False
 

@@ -60,8 +60,8 @@ def register_memory(tensor: torch.Tensor, group: dist.ProcessGroup | None = None
     """Have an RDMA device send Allgathers and Broadcasts from a tensor's memory, without a copy.
 
     It is of use with MCAST_FABRIC=verbs, for memory that is an input over and over, such as a shard of
-    parameters, or a result: from there the right neighbour reads what it has lost. A group that copies
-    takes it as well. Views of the tensor count. Where it works `stats().gather_lent_bytes` grows, and
+    parameters, or a result: from there the right neighbour reads chunks that it has lost. A group that
+    copies takes it as well. Views of the tensor count. Where it works `stats().gather_lent_bytes` grows, and
     `chunks_read` of the neighbour; where it is refused info().notes says why.
 
     Args:

@@ -18,14 +18,15 @@ def exchange(store: Store, rank: int, size: int, blob: bytes, timeout: timedelta
     """Give every rank the blobs of all, in rank order, through torch's store.
 
     The store may outlive groups and processes: torchrun keeps one over its restarts, after which there may
-    be more ranks or fewer, and it says to nobody which start this is. What dead processes have left there
-    must not be taken for an answer. So rank 0 calls meetings, which it numbers, and takes what is said at
-    its own; the others say their blob at one after the other until one ends with that among those of all.
-    A blob lies under its digest, where nobody has another; what is said at a meeting is the digest. So a
-    process that comes just as the meeting of another start ends changes nothing for those who were there.
+    be more ranks or fewer, and no process learns from it which start this is. Entries of dead processes must
+    not be taken for answers. So rank 0 calls meetings, which it numbers, and takes the blobs of its own
+    meeting. Each other rank brings its blob to one meeting after another, until one ends with this blob
+    among those of all. A blob lies under its digest, where no other blob can be; at a meeting a rank gives
+    the digest. So a process that comes just as the meeting of another start ends changes nothing for those
+    who were there.
 
-    What is said is JSON with a version. Builds before said the blobs themselves, and take it for one: their
-    library then tells that this rank speaks another version of the protocol.
+    Entries of a meeting are JSON with a version. Older builds gave the blobs themselves, and take the JSON
+    for one: their library then tells that this rank speaks another version of the protocol.
 
     Args:
         store: a store of this group alone.
@@ -36,7 +37,7 @@ def exchange(store: Store, rank: int, size: int, blob: bytes, timeout: timedelta
 
     Raises:
         WaitTimeoutError: at rank 0 with the ranks that have not come. The others wait for rank 0 to end the
-            meeting, and say what they know of why it has not.
+            meeting, and name the reason, as far as they know it.
         MismatchError: with the ranks of another build.
     """
     meeting = _Meeting(store, size, time.monotonic() + timeout.total_seconds())
@@ -55,7 +56,7 @@ def exchange(store: Store, rank: int, size: int, blob: bytes, timeout: timedelta
 
 
 class _Meeting:
-    """One meeting after the other. Its keys are its number and a rank, whose digest is there, or a word."""
+    """One meeting after the other. A key is the number with a rank, for its digest, or with a word."""
 
     def __init__(self, store: Store, size: int, deadline: float) -> None:
         self._store = store
@@ -91,8 +92,8 @@ class _Meeting:
         self._before = self._store.add("mcast/meetings", 0)
         self._number = max(1, self._before)
         while True:
-            self._wait(self._key(0))  # not before: a meeting takes what is said when it begins
-            # One that has ended is another start's, whose ranks may not all have read it yet.
+            self._wait(self._key(0))  # not before: a meeting takes entries from its beginning on
+            # A meeting that has ended is another start's; some of its ranks may still have to read it.
             if not self._store.check([self._key("ended")]):
                 self._set(self._key(rank), _said([own]))
                 self._hear(rank, 0)  # a rank 0 of a build before might never end it
@@ -173,7 +174,7 @@ def _commit(blob: bytes) -> str:
 
 
 def _said(digests: Sequence[str]) -> bytes:
-    """Return what is said of blobs with these digests."""
+    """Return the entry for blobs with these digests."""
     return f'{{"rendezvous":2,"blobs":"{"".join(digests)}"}}'.encode()
 
 

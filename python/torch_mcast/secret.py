@@ -39,10 +39,10 @@ def settings(options: Options, store: Store) -> str:
 
 
 def _shared(store: Store) -> str:
-    """Return the secret of a store, where whoever comes first puts one.
+    """Return the secret of a store. The first rank that comes puts one there.
 
-    So it is the same for a group that meets in a store in which others have met before, such as that which
-    torchrun keeps over its restarts. Keys come from random bits of the group's ranks as well.
+    So the secret is the same for a group that meets in a store where others have met before, such as the
+    store that torchrun keeps over its restarts. Keys come from random bits of the group's ranks as well.
     """
     try:
         found = store.compare_set(_KEY, "", secrets.token_hex(_BYTES)).decode(errors="replace")

@@ -1,4 +1,4 @@
-"""Tensors whose memory the ranks of a host share: results of Allgathers, once a host."""
+"""Tensors in memory that the ranks of a host share: results of Allgathers, once a host."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .group import SLICE_MS, Group
 def reserve(group: Group, numel: int, dtype: torch.dtype, timeout: timedelta) -> torch.Tensor | None:
     """Return a tensor for the result of the next Allgather, in memory that ranks of a host share.
 
-    All ranks of the group reserve the same in the same order, and gather into what they get, each tensor
+    All ranks of the group reserve the same in the same order, and gather into the reserved tensors, each
     once. This rank may write its own shard there, and only before; all others see the rest. The place is
     given back when the last tensor over it is gone.
 

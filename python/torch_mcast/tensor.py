@@ -1,4 +1,4 @@
-"""Tensors on their way to the library: what is allowed, and staging for what is not contiguous."""
+"""Tensors on their way to the library: which are allowed, and staging for those not contiguous."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def require_dense(*tensors: torch.Tensor) -> None:
             )
         if tensor.device != tensors[0].device:
             raise errors.ArgumentError(
-                f"tensors on {tensors[0].device} and {tensor.device}: those of a call must be on one device"
+                f"tensors on {tensors[0].device} and {tensor.device}: tensors of a call must be on one device"
             )
 
 
@@ -48,7 +48,7 @@ def require_cpu(operation: str, *tensors: torch.Tensor) -> None:
 
 
 def require_reducible(operation: str, args: Sequence[Any]) -> None:
-    """Raise an error for elements of which gloo has no reduction, or no mean.
+    """Raise an error for elements that gloo has no reduction for, or no mean.
 
     It would report an "Invalid scalar type", or sum, fail to divide and leave the sum.
     """
@@ -138,7 +138,7 @@ def receiving(output: torch.Tensor) -> tuple[torch.Tensor, Finish]:
 
 
 def write(output: torch.Tensor, source: torch.Tensor) -> None:
-    """Copy elements to an output on any thread, whatever gradients and inference are set to there."""
+    """Copy elements to an output on any thread, with any setting of gradients and inference there."""
     with torch.inference_mode() if output.is_inference() else torch.no_grad():
         output.copy_(source.reshape(output.shape))
 
@@ -161,7 +161,7 @@ def overlap(one: torch.Tensor, other: torch.Tensor) -> bool:
 
 
 def misplaced(part: torch.Tensor, whole: torch.Tensor, rank: int) -> bool:
-    """Say whether `part` lies in `whole` elsewhere than where the rank's part of it is."""
+    """Say whether `part` lies in `whole`, but not at the rank's own place there."""
     return overlap(part, whole) and part.data_ptr() != whole.data_ptr() + rank * part.nbytes
 
 

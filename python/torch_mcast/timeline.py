@@ -1,7 +1,7 @@
 """When collectives were in flight, and how long the training waited for them.
 
-Clocks are the host's. On a GPU waits are streams': the host goes on at once, so that next to nothing
-is exposed here whatever the GPU stands waiting for, and compute is what the host needed to queue it.
+Clocks are the host's. On a GPU streams wait: the host goes on at once. So next to nothing is exposed
+here, even while the GPU stands waiting, and compute is the time that the host needed to queue it.
 When collectives were in flight is determined as on a CPU, by when their results were there.
 """
 
@@ -29,7 +29,7 @@ class Event:
         start: when it was posted.
         end: when it was done.
         nbytes: bytes of this rank's shard.
-        module: whose it is, "" is the root.
+        module: the module that it belongs to; "" is the root.
     """
 
     kind: Kind

@@ -10,9 +10,9 @@ from ._lib import library
 def dump(path: str | os.PathLike[str]) -> None:
     """Write a trace of what the groups of this process have done last.
 
-    It holds the newest 512 operations of each lane, with what they waited for, and repairs. ui.perfetto.dev
-    and chrome://tracing show it. It is on the clock of torch.profiler: `mcast trace merge OUT FILES` makes
-    one file of it and of what torch.profiler's export_chrome_trace has written. Operations go on meanwhile.
+    It holds the newest 512 operations of each lane, with the causes of their waits, and repairs.
+    ui.perfetto.dev and chrome://tracing show it. It is on the clock of torch.profiler: `mcast trace merge OUT
+    FILES` joins it with the file of torch.profiler's export_chrome_trace. Operations go on meanwhile.
     Groups that are closed, or have MCAST_TRACE=off, are not in it.
 
     Args:

@@ -25,7 +25,7 @@ class McastWork(Work):
 
     All methods may be called from any thread. The library keeps the outcome
     until it is asked to forget the work, so a wait that a signal handler ends
-    with an exception, such as that of ^C, loses nothing: the next one gets it.
+    with an exception, such as KeyboardInterrupt, loses nothing: the next one gets it.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class McastWork(Work):
             handle: the library's work.
             name: for messages, e.g. "all_gather of 4096 bytes a rank".
             outputs: tensors that the caller gets results in.
-            keep: tensors whose memory the library reads or writes meanwhile.
+            keep: tensors with memory that the library reads or writes meanwhile.
             finish: runs once after success: copies from staging to outputs.
             timeout: how long wait() waits unless it is given another.
             number: of the collective in the group.
@@ -173,7 +173,7 @@ class McastWork(Work):
         deadline = None if seconds is None else time.monotonic() + seconds
         while not self._done:
             if self._finisher == threading.get_ident():
-                raise RuntimeError(f"{self._name}: a signal handler waits for what it has interrupted")
+                raise RuntimeError(f"{self._name}: a signal handler waits for the work that it interrupted")
             left = SLICE_MS
             if deadline is not None:
                 left = min(SLICE_MS, int((deadline - time.monotonic()) * 1000))

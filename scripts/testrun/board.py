@@ -1,4 +1,4 @@
-"""What is shown of the tests while they run, and at the end."""
+"""The tests' progress on the terminal while they run, and their summary at the end."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TAIL = 12  # lines of a failure that are said again at the end, where a long out
 
 @dataclass
 class Progress:
-    """One step: how much of it there is, what runs, and what came of the rest."""
+    """One step: its size, the tests that run, and the results of the others."""
 
     began: float = 0.0
     ended: float = 0.0
@@ -23,7 +23,7 @@ class Progress:
     done: int = 0
     running: dict[str, float] = field(default_factory=dict)
     passed: int = 0
-    failed: list[tuple[str, str]] = field(default_factory=list)  # and what it said
+    failed: list[tuple[str, str]] = field(default_factory=list)  # and their output
     skipped: Counter[str] = field(default_factory=Counter)
 
 

@@ -25,7 +25,7 @@ _SHOWN = 200  # lines of a failure's output
 
 @dataclass(frozen=True)
 class Step:
-    """A command, and how its output is read: as that of "go" test or "pytest"; "plain": its status counts."""
+    """A command, and how to read its output: "go" test, "pytest", or "plain": only its status counts."""
 
     about: str
     kind: str
@@ -49,7 +49,7 @@ class Lane(threading.Thread):
         self._shuffle = shuffle
 
     def run(self) -> None:
-        """Run them all, whatever came of the one before."""
+        """Run all steps, even after one has failed."""
         read: dict[str, Callable[[str, Step], None]] = {
             "go": self._go,
             "pytest": self._pytest,

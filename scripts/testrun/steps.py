@@ -28,7 +28,10 @@ STEPS = {
         ("scripts/python-tests", "-m", "not more"),
     ),
     "check": Step(
-        "formatting, vet, linters, arm64", "plain", ("make", "--no-print-directory", "check"), nice=10
+        "formatting, vet, linters, plain words, arm64",
+        "plain",
+        ("make", "--no-print-directory", "check"),
+        nice=10,
     ),
     "figures-mutants": Step(
         "planted changes that the check of the papers' figures must find",
@@ -96,9 +99,7 @@ TIERS: dict[str, list[list[list[str]]]] = {
     "quick": [[["go-short"]]],
     "test": [[["go"], ["python"]]],
     "rest": [
-        [
-            ["links", "tutorials", "rdma"]
-        ],  # what judges networks, and what is emulated, have the processors for themselves
+        [["links", "tutorials", "rdma"]],  # network tests and emulators have the processors for themselves
         [
             ["race", "race-short", "pure", "world", "gpu-kit"],
             ["check", "figures-mutants", "check-py", "docs", "conformance", "python-more"],

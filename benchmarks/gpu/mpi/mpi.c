@@ -2,7 +2,7 @@
  * room for an MPI library, and such machines may have none.
  *
  * RANK and WORLD_SIZE say which rank this process is, MPI_FILE names the file; it is new or empty when a job begins.
- * Every collective is one exchange: each rank writes its slot, all wait, each reads what it wants. */
+ * Every collective is one exchange: each rank writes its slot, all wait, each reads the slots that it wants. */
 #include "mpi.h"
 
 #include <fcntl.h>
@@ -73,7 +73,7 @@ static size_t bytes(int count, MPI_Datatype type) {
 	return n;
 }
 
-/* put writes this rank's slot and waits for all ranks. Each calls MPI_Barrier once it has read what it wants. */
+/* put writes this rank's slot and waits for all ranks. Each calls MPI_Barrier once it has read the slots it wants. */
 static void put(const void *data, size_t n) {
 	memcpy(all->slots[rank], data, n);
 	MPI_Barrier(MPI_COMM_WORLD);

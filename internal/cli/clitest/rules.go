@@ -13,8 +13,8 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/config"
 )
 
-// RequireMistakes requires that each ends with the one status that mistakes have. A mistake is variables, a command line,
-// and part of the answer.
+// RequireMistakes requires that each ends with the one status that mistakes have. A mistake is variables, a command
+// line, and part of the answer.
 func RequireMistakes(t *testing.T, all [][3]string) {
 	t.Helper()
 	for _, c := range all {
@@ -46,7 +46,7 @@ func RequireShortHelp(t *testing.T) {
 	}
 }
 
-// Commands returns those that the help of a program lists.
+// Commands returns the commands that the help of a program lists.
 func Commands(t *testing.T, help string) (names []string) {
 	t.Helper()
 	_, list, found := strings.Cut(help, "\nCommands:\n")
@@ -58,8 +58,8 @@ func Commands(t *testing.T, help string) (names []string) {
 	return names
 }
 
-// RequireStatuses requires that --help and a page, below the title of a program, have the same exit statuses, and name the
-// same commands for each.
+// RequireStatuses requires that --help and a page, below the title of a program, have the same exit statuses, and name
+// the same commands for each.
 func RequireStatuses(t *testing.T, program, page string) {
 	t.Helper()
 	text, err := os.ReadFile(page)

@@ -51,7 +51,7 @@ func Grow(t *testing.T) uintptr {
 	return 0
 }
 
-// By checks that what is done leaves out all that the heap has taken by then.
+// By checks that do leaves out all memory that the heap has taken by then.
 func By(t *testing.T, do func()) {
 	t.Helper()
 	last := Grow(t)

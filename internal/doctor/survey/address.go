@@ -7,8 +7,8 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/netdev"
 )
 
-// shows reports whether a connection shows that whoever opened it has an address: it comes from
-// there, or from this very host.
+// shows reports whether a connection proves that its other end has the address: it comes from that address, or
+// from this very host.
 func shows(conn net.Conn, at netip.Addr) bool {
 	from := plain(conn.RemoteAddr())
 	return from == at.Unmap().WithZone("") || from.IsLoopback() || from == plain(conn.LocalAddr())

@@ -13,7 +13,7 @@ const (
 	castRounds = 5                     // each packet is sent so often: some may be lost
 	castSlot   = 10 * time.Millisecond // for what a host sends in a round, so that queues hold it
 	castLeast  = 100 * time.Millisecond
-	castAfter  = 100 * time.Millisecond // for what is on its way at the end
+	castAfter  = 100 * time.Millisecond // for packets on their way at the end
 )
 
 // sizes are those of the packets that each host sends, the largest first: what interfaces of hosts
@@ -68,9 +68,9 @@ func cast(p *udp.Prober, roster []Place, ports []uint16, self int) []udp.Heard {
 			if size > roster[self].MTU {
 				continue
 			}
-			_ = p.Multicast(size) // what is not sent is not heard, and that is the finding
+			_ = p.Multicast(size) // a packet that is not sent is not heard, which is a finding
 		}
-		// A slow link's queue takes what is for some of many hosts: in each round others come first.
+		// A slow link's queue holds packets for only some of many hosts, so each round begins with another host.
 		first := i * len(roster) / castRounds
 		for k := range roster {
 			other := (first + k) % len(roster)

@@ -18,18 +18,18 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/udp"
 )
 
-// simulated is a host that answers orders with what it is said to have measured.
+// simulated is a host that answers orders with invented measurements.
 type simulated struct {
 	dies  string // at this order it closes its connection
 	still string // from this order on it answers nothing
 	slow  float64
 	limit int  // multicasts of a train that arrive here
-	once  bool // ... of the first one of each host
+	once  bool // the limit is for the first train of each host only
 }
 
 // obey answers until the end.
 func (s *simulated) obey(conn net.Conn, hosts int) {
-	l, heard := newLink(conn), map[int]bool{} // a train of which hosts
+	l, heard := newLink(conn), map[int]bool{} // heard: the hosts that sent a train
 	for {
 		var o order
 		if l.in.Decode(&o) != nil {
@@ -76,7 +76,7 @@ func slowestFrom(pairs []doctor.Pair, from int) float64 {
 	return slowest
 }
 
-// TestConduct has hosts in virtual time, of which one is slow, dies, stands still or never came.
+// TestConduct surveys simulated hosts in virtual time: one of them is slow, dies, stands still or never came.
 func TestConduct(t *testing.T) {
 	for name, c := range map[string]struct {
 		hosts   []simulated
@@ -85,7 +85,7 @@ func TestConduct(t *testing.T) {
 		want    []string // findings, with their hosts
 		pairs   int
 		slowest float64
-		limited []int // of whose trains part arrives
+		limited []int // hosts with trains that arrive in part
 	}{
 		"all well":          {hosts: make([]simulated, 4), pairs: 12, slowest: 1000},
 		"one is slow":       {hosts: []simulated{{}, {}, {slow: 20}, {}}, pairs: 12, slowest: 20},

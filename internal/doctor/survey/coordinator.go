@@ -39,7 +39,7 @@ type meeting struct {
 	o        *Options
 	arrivals chan *guest
 	guests   []*guest
-	knocks   map[string]netip.Addr // who has knocked and not come, by name; what it calls its address
+	knocks   map[string]netip.Addr // addresses of hosts that knocked and did not come, by name
 
 	knocked chan knock
 	tcp     net.Listener
@@ -95,7 +95,7 @@ func (m *meeting) welcome() {
 		if subtle.ConstantTimeCompare(said, want) != 1 {
 			if bytes.HasPrefix(said, []byte(`{"magic":"`+magic)) {
 				_ = newLink(conn).out.Encode(order{Do: doRefuse})
-				_, _ = io.Copy(io.Discard, conn) // what is left unread would have it reset, and the answer lost
+				_, _ = io.Copy(io.Discard, conn) // unread bytes would reset the connection and lose the answer
 			}
 			return
 		}
@@ -192,7 +192,7 @@ func (m *meeting) absent() (found []doctor.Finding) {
 			never = append(never, name)
 		}
 	}
-	const why = "nothing is known of it, and a job of all hosts would wait for it"
+	const why = "nothing is known about it, and a job of all hosts would wait for it"
 	remedy := "look at what was started there; let TCP and UDP to " + m.o.Meet + " pass; wait longer: --wait 2m"
 	for _, name := range never {
 		found = append(found, doctor.Finding{Severity: doctor.Fault, Name: "host-absent", Subject: name,
@@ -201,7 +201,7 @@ func (m *meeting) absent() (found []doctor.Finding) {
 	}
 	if len(never) == 0 && missing > 0 {
 		found = append(found, doctor.Finding{Severity: doctor.Fault, Name: "host-absent", Subject: "job",
-			What: fmt.Sprintf("%d of %d hosts did not come to %s within %v; those that came: %s", missing, m.o.Hosts,
+			What: fmt.Sprintf("%d of %d hosts did not come to %s within %v; these came: %s", missing, m.o.Hosts,
 				m.o.Meet, m.o.Wait, m.names()), Why: why, Remedy: remedy})
 	}
 	return found
@@ -215,13 +215,13 @@ func (m *meeting) names() string {
 	return strings.Join(all, ", ")
 }
 
-// knockedOnly is said of a host whose datagrams arrive and whose connections do not.
+// knockedOnly is the finding about a host whose datagrams arrive and whose connections do not.
 func (m *meeting) knockedOnly(name string, at netip.Addr) doctor.Finding {
 	for _, g := range m.guests {
 		if g.Place.Address == at && at.IsValid() {
 			return doctor.Finding{Severity: doctor.Fault, Name: "same-address-on-hosts", Subject: name,
 				What: fmt.Sprintf("it has the address %v, as %s has, and cannot connect", at, g.Place.Name),
-				Why:  "what is for one of them reaches the other: ranks there cannot join",
+				Why:  "packets for one of them reach the other: ranks there cannot join",
 				Remedy: fmt.Sprintf("give one of them another address: sudo ip addr del %v dev IFACE there, or export"+
 					" MCAST_IFACE=NAME of another interface", at),
 				Hosts: []string{name}}
@@ -235,8 +235,7 @@ func (m *meeting) knockedOnly(name string, at netip.Addr) doctor.Finding {
 		Hosts: []string{name}}
 }
 
-// askAll gives each of some guests an order at once, and takes those that do not answer in time for
-// gone.
+// askAll gives each of some guests an order at once, and marks guests that do not answer in time as gone.
 func (m *meeting) askAll(guests []*guest, say func(*guest) order, patience time.Duration) map[*guest]answer {
 	var mu sync.Mutex
 	answers := map[*guest]answer{}
@@ -289,7 +288,7 @@ func (m *meeting) unproven() (found []doctor.Finding) {
 	return found
 }
 
-// group draws what tells this survey from others, but for what is set.
+// group draws the key, group and port of this survey, and takes a group or port from the settings where they are set.
 func (o *Options) group(first order, sixth bool) order {
 	r := rand.Uint64()
 	first.Key = rand.Uint64()

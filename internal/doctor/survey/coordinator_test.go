@@ -12,7 +12,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
-// TestStrangersWhereHostsMeet are judged by how they begin, and what they say after it is not kept.
+// TestStrangersWhereHostsMeet: strangers are judged by their first bytes, and nothing after these is kept.
 func TestStrangersWhereHostsMeet(t *testing.T) {
 	m, err := openMeeting(&Options{Meet: "127.0.0.1:0", Hosts: 2, Token: "a <word>"})
 	require.NoError(t, err)

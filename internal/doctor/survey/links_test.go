@@ -15,7 +15,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
-// undisturbed has hosts meet in tries of a survey, which judges what is measured in milliseconds.
+// undisturbed repeats a survey if something disturbed it, as the survey judges measurements of milliseconds.
 func undisturbed(t *testing.T, survey func(ctx context.Context, t require.TestingT, meet string)) {
 	t.Helper()
 	systest.Undisturbed(t, func() string {
@@ -73,9 +73,9 @@ func whoDoesNotComeIsNamed(ctx context.Context, t require.TestingT, meet string)
 		_, err := Run(ctx, stranger)
 		assert.ErrorContains(t, err, "--token")
 	})
-	others.Go(func() { // as one does whose TCP a firewall drops
+	others.Go(func() { // as a host does if a firewall drops its TCP
 		m := &member{o: &o, place: Place{Name: "host3"}}
-		ctx, cancel := context.WithTimeout(ctx, o.Wait) //nolint:forbidigo // it ends then, with whatever it has
+		ctx, cancel := context.WithTimeout(ctx, o.Wait) //nolint:forbidigo // it ends then, complete or not
 		defer cancel()
 		m.knock(ctx)
 	})

@@ -67,8 +67,8 @@ func (m *member) close() {
 	}
 }
 
-// attend comes, and does what it is ordered. A connection that ends before the first order was
-// perhaps closed because its hello was late: it comes again, while the coordinator waits for hosts.
+// attend connects to the coordinator and follows its orders. A connection that ends before the first order was
+// perhaps closed because its hello was late: attend connects again while the coordinator waits for hosts.
 func (m *member) attend(ctx context.Context) error {
 	coming, cancel := context.WithTimeout(ctx, m.o.Wait)
 	defer cancel()
@@ -131,8 +131,8 @@ func (m *member) knock(ctx context.Context) {
 	}
 }
 
-// obey says hello and does what it is ordered, until the order to end. It reports whether it was ordered
-// anything: until then nobody may have read the hello.
+// obey says hello and follows orders until the order to end. It reports whether an order came: until then
+// nobody may have read the hello.
 func (m *member) obey(ctx context.Context, conn net.Conn) (ordered bool, err error) {
 	defer func() { _ = conn.Close() }()
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })

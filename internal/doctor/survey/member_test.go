@@ -119,7 +119,7 @@ func TestMeetFrom(t *testing.T) {
 	assert.Equal(t, "[fe80::1]:4000", meetFrom("[fe80::1]:4000", ""), "there is no interface")
 }
 
-// TestUnproven has hosts whose connections come from where they say that they are, and from elsewhere.
+// TestUnproven has connections that come from the address that the host claims, and from other addresses.
 func TestUnproven(t *testing.T) {
 	for name, c := range map[string]struct {
 		local, remote, address string

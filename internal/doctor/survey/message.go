@@ -111,14 +111,14 @@ func newLink(conn net.Conn) *link {
 	return &link{Conn: conn, in: json.NewDecoder(conn), out: json.NewEncoder(conn)}
 }
 
-// opening is what a hello with a token begins with: of who has not said it nothing more is kept.
+// opening is the beginning of a hello with a token: nothing is kept from a client that says anything else.
 func opening(token string) []byte {
 	word, _ := json.Marshal(token) // of a string there is no error
 	return fmt.Appendf(nil, `{"magic":"%s","token":%s,`, magic, word)
 }
 
-// readHello reads the first message of somebody who may be a stranger, the beginning of which he has said already, and
-// returns what the connection is good for after it.
+// readHello reads the first message on a connection, perhaps a stranger's, and returns the link for the messages that
+// follow. said is the beginning of the message, which was read already.
 func readHello(conn net.Conn, said []byte) (h hello, l *link, err error) {
 	bounded := &io.LimitedReader{R: io.MultiReader(bytes.NewReader(said), conn), N: maxHello}
 	l = &link{Conn: conn, in: json.NewDecoder(bounded), out: json.NewEncoder(conn)}

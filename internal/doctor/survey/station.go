@@ -166,7 +166,7 @@ func (s *station) receive(flow int) {
 			s.count(h)
 		case kindPing:
 			header{s.key, kindPong, h.flow, s.self, h.batch}.put(b)
-			_, _ = s.udp[flow].WriteToUDPAddrPort(b[:n], from) // what is not sent is asked for again
+			_, _ = s.udp[flow].WriteToUDPAddrPort(b[:n], from) // a ping without an answer is sent again
 		case kindPong:
 			select {
 			case s.pongs <- h:
@@ -203,7 +203,7 @@ func (s *station) send(to *Place, batch uint32) {
 	for i := range flows * perFlow {
 		flow := i % flows
 		header{s.key, kindCount, byte(flow), s.self, batch}.put(b)
-		_, _ = s.udp[flow].WriteToUDPAddrPort(b, to.flow(flow)) // what is not sent does not arrive
+		_, _ = s.udp[flow].WriteToUDPAddrPort(b, to.flow(flow)) // a datagram that is not sent counts as lost
 		if i%burst == burst-1 {
 			time.Sleep(burstPause)
 		}
@@ -320,7 +320,7 @@ func (s *station) stream(ctx context.Context, to *Place) float64 {
 	defer sending.Wait()
 	defer func() { _ = conn.Close() }()
 	_ = conn.SetDeadline(time.Now().Add(streamTime + connectTime))
-	_ = conn.(*net.TCPConn).SetLinger(0) // what is on its way is of no use
+	_ = conn.(*net.TCPConn).SetLinger(0) // nobody needs the bytes still on their way
 	sending.Go(func() {
 		for b := make([]byte, 128<<10); ; {
 			if _, err := conn.Write(b); err != nil {

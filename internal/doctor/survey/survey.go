@@ -1,10 +1,10 @@
-// Package survey has the hosts of a job measure the paths between them: who hears whose multicast,
-// which packets pass, whether TCP connects, what is lost, round trips and bandwidth.
+// Package survey has the hosts of a job measure the paths between them: whether multicast passes, which packet sizes
+// pass, whether TCP connects, loss, round trips and bandwidth.
 //
-// One process a host comes to a meeting point, where one of them coordinates: it tells all what to
-// do next, and collects what came of it. Matches of two are played in the rounds of a tournament, so
-// that measurements share no host's link; what looks wrong is measured a second time. All of it is
-// bounded: a host that does not come, or does not answer in time, is named, and the rest goes on.
+// One process a host comes to a meeting point, where one of them coordinates: it gives all the next order and
+// collects the results. Pairs of hosts measure in the rounds of a tournament, so that no two measurements share a
+// host's link; a pair with a suspicious result measures a second time. Every step has a limit in time: a host
+// that does not come, or does not answer in time, is named, and the rest goes on.
 //
 // It judges nothing: doctor.DiagnoseJob does, of the Facts and the Matrix that it returns.
 package survey
@@ -24,13 +24,13 @@ import (
 type Options struct {
 	Meet       string        // host:port, where all come
 	Hosts      int           // how many take part
-	Names      []string      // of them, where it is known; else nil
+	Names      []string      // names of the hosts, if known; else nil
 	Token      string        // without it nobody takes part
 	Secret     bool          // strangers cannot guess Token, so who has it may be measured at any address
 	Coordinate bool          // this host listens at Meet, and gets the result
 	Wait       time.Duration // for hosts to come
 	Facts      doctor.Facts  // of this host
-	Say        func(string)  // gets what is being done, nil: nobody
+	Say        func(string)  // is told each step; nil: nobody is
 }
 
 // Result is what came of a survey.
@@ -102,8 +102,8 @@ const (
 	trainsTime  = 2 * mostTrains * (trainTime + castAfter) // in which trains begin
 )
 
-// budget is how long measuring may take: of hosts that do not answer each other each match takes
-// seconds. No round begins after it, and none for the first time after three quarters of it.
+// budget is how long measuring may take: between hosts that do not answer each other each match takes seconds.
+// No round begins after it; the first matches of pairs begin in its first three quarters.
 func budget(hosts int) time.Duration {
 	const least, each, most = 6 * time.Second, 300 * time.Millisecond, 50 * time.Second
 	return min(least+time.Duration(hosts)*each, most)
@@ -215,7 +215,7 @@ func (c *conductor) measure(ctx context.Context) {
 	}
 }
 
-// casts has all send packets of all sizes, and adds what is heard.
+// casts has all hosts send packets of all sizes, and records the largest that each host heard.
 func (c *conductor) casts() {
 	for g, a := range c.askAll(c.field, func(*guest) order { return c.cast }, castTime(len(c.field))+margin) {
 		to := slices.Index(c.field, g)
@@ -294,7 +294,7 @@ func faster(a, b time.Duration) time.Duration {
 	return min(a, b)
 }
 
-// suspects tells of which matches something looks wrong.
+// suspects returns a function that reports whether the results of a match look wrong.
 func (c *conductor) suspects() func(match) bool {
 	var rates []float64
 	var trips []time.Duration

@@ -13,7 +13,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
-// hostOn is host i of a job whose hosts are addresses of loopback.
+// hostOn is host i of a job in which each host has an address of loopback.
 func hostOn(i int) doctor.Facts {
 	return doctor.Facts{
 		Host:   fmt.Sprintf("host%d", i),
@@ -35,7 +35,7 @@ func coordinate(ctx context.Context, o Options) (*Result, error) {
 	return Run(ctx, o)
 }
 
-// TestAHostWithoutAnAddress still tells what is known of it.
+// TestAHostWithoutAnAddress: a host without an address still reports its facts.
 func TestAHostWithoutAnAddress(t *testing.T) {
 	o := Options{Meet: systest.ReservePort(t).String(), Hosts: 2, Wait: systest.Limit}
 	var others sync.WaitGroup

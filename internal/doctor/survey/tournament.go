@@ -34,8 +34,8 @@ func tournament(n, most int) (rounds [][]match) {
 	return rounds
 }
 
-// again has the matches that ask for it played once more, in rounds of which there are at most so
-// many. What does not fit is left out.
+// again makes rounds of the matches that asks selects, to be played once more. There are at most so many rounds;
+// matches that do not fit are left out.
 func again(rounds [][]match, asks func(match) bool, most int) (next [][]match) {
 	for _, round := range rounds {
 		for _, m := range round {

@@ -12,7 +12,7 @@ import (
 // A train is many packets by multicast, as fast as an Allgather sends them. Switches limit multicast by its rate (storm
 // control), so that single packets pass.
 const (
-	trainTime      = 500 * time.Millisecond // switches count by the second: it is to be more than what they let pass in one
+	trainTime      = 500 * time.Millisecond // switches count by the second: a train exceeds their limit for one
 	trainPart      = 0.8                    // of what a stream of TCP reached
 	trainMost      = 1000                   // Mbit/s, which one thread sends
 	trainPackets   = 500                    // at least, if they are not too small for it
@@ -24,7 +24,7 @@ const (
 	mostTrains     = 8 // hosts that send one
 )
 
-// trainPacket is the size of the packets of a train, of which the path carries so many bytes.
+// trainPacket is the size of the packets of a train, at most the bytes that the path carries in one packet.
 func trainPacket(mbps float64, carries int) int {
 	bytes := mbps / 8 * 1e6 * trainTime.Seconds()
 	return min(max(int(bytes/trainPackets), trainLeast), carries)
@@ -41,8 +41,8 @@ type trains struct {
 	Unicast   []int `json:"unicast,omitempty"`
 }
 
-// sendTrain sends packets for trainTime. What could not be sent in time, since this host had no core or its queue was
-// full, is not sent, and does not count.
+// sendTrain sends packets for trainTime. Packets that could not be sent in time, since this host had no core or its
+// queue was full, are dropped, and do not count.
 func sendTrain(ctx context.Context, p *udp.Prober, roster []Place, o *order, self int) (sent trains) {
 	sent.Unicast = make([]int, len(roster))
 	targets := min(unicastTargets, len(roster)-1)

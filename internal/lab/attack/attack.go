@@ -30,7 +30,7 @@ type Options struct {
 // Report is what was done.
 type Report struct {
 	Recorded int            `json:"recorded"` // datagrams of ranks that were heard, and kept for a while
-	Ranks    int            `json:"ranks"`    // whose they were
+	Ranks    int            `json:"ranks"`    // ranks that sent the recorded datagrams
 	Sent     int            `json:"sent"`
 	By       map[string]int `json:"by"` // sent, by how they were forged
 	Seconds  float64        `json:"seconds"`

@@ -24,7 +24,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/config"
 )
 
-// ConnectOptions say whose listener strangers connect to, and how.
+// ConnectOptions say which listener strangers connect to, and how.
 type ConnectOptions struct {
 	To     netip.AddrPort
 	Switch bool    // it is an aggregation node's; else one of ranks
@@ -66,9 +66,10 @@ func (a approach) String() string {
 // held bounds how long a stranger stays: longer than any listener here has him.
 const held = 30 * time.Second
 
-// Connect has strangers connect until Count have, or ctx ends, which is no error. A listener that admits one has a fault: the
-// report counts them: at a switch whose proof it takes and answers with its own, at ranks whom they do not refuse by an alert. A rank
-// that has too many strangers hangs up on some without one, which is no admission.
+// Connect has strangers connect until Count have connected, or ctx ends, which is no error. A listener that admits a
+// stranger has a fault, and the report counts it. A switch admits a stranger if it takes the stranger's proof and
+// answers with its own. A rank admits one if it does not refuse it by an alert; a rank that has too many strangers
+// hangs up on some without an alert, which is no admission.
 func Connect(ctx context.Context, o ConnectOptions) (ConnectReport, error) {
 	if !o.To.IsValid() || o.Count < 1 || o.AtOnce < 1 || o.Rate < 0 {
 		return ConnectReport{}, config.Mistakef("attack: %d connections to %v, %d at once, %g a second: want an address, 1 or more, 1 or more, "+
@@ -111,7 +112,7 @@ func Connect(ctx context.Context, o ConnectOptions) (ConnectReport, error) {
 // strangers are under way.
 type strangers struct {
 	ConnectOptions
-	proof                 *tls.Config   // of a secret of their own; whatever the other end proves is right
+	proof                 *tls.Config   // of a secret of their own; any proof of the other end is accepted
 	decided               time.Duration // that ranks may take to refuse a proof: they keep who began to prove one for longer
 	said, heard, admitted atomic.Int64
 
@@ -195,7 +196,7 @@ func (s *strangers) prove(c net.Conn) error {
 	}
 	return tls.Server(c, &tls.Config{GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 		mine := s.proof.Clone()
-		mine.NextProtos = hello.SupportedProtos // whatever the switch calls it
+		mine.NextProtos = hello.SupportedProtos // the switch's own names for the protocol
 		return mine, nil
 	}}).Handshake()
 }

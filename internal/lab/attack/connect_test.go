@@ -16,7 +16,8 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
-// serve has greet answer whoever connects, each for so long, and returns where.
+// serve has greet answer every connection, each for at most patience, and returns the address to
+// connect to.
 func serve(t *testing.T, patience time.Duration, greet func(conn net.Conn)) netip.AddrPort {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")

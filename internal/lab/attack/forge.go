@@ -14,7 +14,7 @@ type Way int
 // The ways.
 const (
 	Replay    Way = iota // as it was
-	Flip                 // one bit of it is another, anywhere
+	Flip                 // with one bit changed, anywhere
 	Recount              // with another counter, the tag as it was
 	Replace              // another payload under the same header, the tag as it was
 	Rename               // as if another rank had sent it, and from that rank's address
@@ -36,7 +36,7 @@ func (w Way) String() string {
 // datagram is one that was recorded, or is to be sent.
 type datagram struct {
 	bytes []byte
-	root  int // whose it is, or is to seem
+	root  int // the rank that sent it, or that it names as its sender
 }
 
 // forge makes a datagram of a recorded one, in memory of its own. ranks are how many may be named.

@@ -10,8 +10,8 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/seal"
 )
 
-// Every way changes what it says and leaves the recorded datagram as it is; nothing that is forged has a right tag,
-// but for what is replayed, and for a few changes that change nothing.
+// Every way changes the datagram as it says and leaves the recorded one as it is. No forged datagram has a right tag,
+// except a replay and the few changes that change nothing.
 func TestForge(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	key := make([]byte, seal.KeySize)

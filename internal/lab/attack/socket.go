@@ -13,11 +13,11 @@ const (
 	ipHeader  = 20
 	udpHeader = 8
 	spyBuffer = 4 << 20
-	ttl       = 2 // of what is forged, by which an attacker knows it again; ranks' have 1
+	ttl       = 2 // of forged packets, so that an attacker knows them again; ranks send with 1
 )
 
-// open joins the group, to listen, and opens a raw socket, whose packets have the source address that one likes. That
-// takes CAP_NET_RAW.
+// open joins the group, to listen, and opens a raw socket, which can send packets with any source address. That takes
+// CAP_NET_RAW.
 func (a *attacker) open() (err error) {
 	ifi, err := net.InterfaceByName(a.Interface)
 	if err != nil {

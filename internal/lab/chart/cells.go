@@ -29,13 +29,14 @@ func (c *Chart) Cells(rows, columns []string, values [][]float64) {
 	tones := shades.Palette(255).Colors()
 	reversed := make(reversedPalette, len(tones))
 	for i, tone := range tones {
-		reversed[len(tones)-1-i] = tone
+		reversed[len(tones)-1-i] = lighter(tone)
 	}
 	m := plotter.NewHeatMap(g, reversed)
 	m.Min, m.Max = 0, max(largest, 1)
 	m.Rasterized = false
 	text := must(plotter.NewLabels(at))
 	for i := range text.TextStyle {
+		text.TextStyle[i].Color = color.Gray{20} // on a dark page, too: its ground is a cell
 		text.TextStyle[i].Font.Variant, text.TextStyle[i].XAlign, text.TextStyle[i].YAlign = "Sans", draw.XCenter, draw.YCenter
 	}
 	c.Add(m, text)
@@ -48,12 +49,19 @@ func (c *Chart) Cells(rows, columns []string, values [][]float64) {
 	c.X.Padding, c.Y.Padding = 0, 0
 }
 
+// lighter mixes a colour with as much white, so that a dark number on it has a contrast of 4.5 and more.
+func lighter(c color.Color) color.Color {
+	r, g, b, _ := c.RGBA()
+	mixed := func(v uint32) uint8 { return uint8((v>>8 + 255) / 2) }
+	return color.RGBA{mixed(r), mixed(g), mixed(b), 255}
+}
+
 type reversedPalette []color.Color
 
 // Colors implements palette.Palette.
 func (p reversedPalette) Colors() []color.Color { return p }
 
-// cells is a table as a plotter.GridXYZ, whose rows go upwards.
+// cells is a table as a plotter.GridXYZ: rows go upwards.
 type cells struct {
 	rows, columns int
 	values        [][]float64

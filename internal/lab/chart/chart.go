@@ -19,7 +19,7 @@ const (
 	height = 10.5 * vg.Centimeter
 )
 
-// palette is that of Okabe and Ito, which colour-blind readers can tell apart.
+// palette is by Okabe and Ito: colour-blind readers can tell its colours apart.
 var palette = []color.Color{
 	color.RGBA{0, 114, 178, 255}, color.RGBA{213, 94, 0, 255}, color.RGBA{0, 158, 115, 255}, color.RGBA{204, 121, 167, 255},
 	color.RGBA{230, 159, 0, 255}, color.RGBA{86, 180, 233, 255}, color.RGBA{110, 110, 110, 255}, color.RGBA{148, 103, 40, 255},
@@ -31,6 +31,9 @@ var shapes = []draw.GlyphDrawer{
 
 // claimColor is the colour of what a paper says, always dashed.
 var claimColor = color.RGBA{60, 60, 60, 255}
+
+// gridColor is the grid's.
+var gridColor = color.RGBA{225, 225, 225, 255}
 
 // Point is a measured pair.
 type Point = plotter.XY
@@ -55,7 +58,7 @@ func New(title, x, y string) *Chart {
 		style.Variant = "Sans"
 	}
 	grid := plotter.NewGrid()
-	grid.Horizontal.Color, grid.Vertical.Color = color.Gray{225}, color.Gray{225}
+	grid.Horizontal.Color, grid.Vertical.Color = gridColor, gridColor
 	p.Add(grid)
 	return &Chart{Plot: p}
 }
@@ -171,6 +174,22 @@ func Size(v float64) string {
 		}
 	}
 	return Plain(v) + " B"
+}
+
+// Rate labels bits per second; 0 is no limit.
+func Rate(bps float64) string {
+	if bps == 0 {
+		return "no limit"
+	}
+	for _, u := range []struct {
+		name string
+		size float64
+	}{{"Tbit/s", 1e12}, {"Gbit/s", 1e9}, {"Mbit/s", 1e6}, {"kbit/s", 1e3}} {
+		if bps >= u.size {
+			return Plain(bps/u.size) + " " + u.name
+		}
+	}
+	return Plain(bps) + " bit/s"
 }
 
 // Percent labels a share.

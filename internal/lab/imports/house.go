@@ -43,8 +43,8 @@ type house struct {
 	up      []arrow // into a higher wing
 }
 
-// newHouse sorts packages into wings. A package that no wing takes is an error: whoever adds it
-// must say where it belongs.
+// newHouse sorts packages into wings. A package that no wing takes is an error: its author must say
+// where it belongs.
 func newHouse(wings []wing, imports map[string][]string) (*house, error) {
 	h := &house{wings: wings, imports: imports, wing: map[string]int{}, floor: map[string]int{}}
 	for name := range imports {
@@ -57,7 +57,7 @@ func newHouse(wings []wing, imports map[string][]string) (*house, error) {
 			}
 		}
 		if longest < 0 {
-			return nil, fmt.Errorf("%s is in no wing; add it to internal/lab/imports/wings.txt, below whatever imports it", name)
+			return nil, fmt.Errorf("%s is in no wing; add it to internal/lab/imports/wings.txt, below all that imports it", name)
 		}
 	}
 	for _, from := range slices.Sorted(maps.Keys(imports)) {

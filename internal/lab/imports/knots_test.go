@@ -77,7 +77,7 @@ func TestKnots(t *testing.T) {
 	}
 }
 
-// uses returns which file of a package uses something of which other one.
+// uses returns, for each file of a package, the other files that it uses something from.
 func uses(t *testing.T, set *token.FileSet, from types.Importer, p *listed) map[string][]string {
 	t.Helper()
 	var files []*ast.File
@@ -87,7 +87,8 @@ func uses(t *testing.T, set *token.FileSet, from types.Importer, p *listed) map[
 		files = append(files, file)
 	}
 	info := types.Info{Uses: map[*ast.Ident]types.Object{}}
-	config := types.Config{Importer: from, FakeImportC: true, Error: func(error) {}} // of what is C's; the build has found the others
+	// Errors about C's names are ignored; the build has found all others.
+	config := types.Config{Importer: from, FakeImportC: true, Error: func(error) {}}
 	pkg, _ := config.Check(p.ImportPath, set, files, &info)
 	arrows := map[string][]string{}
 	for id, object := range info.Uses {
@@ -105,7 +106,7 @@ func uses(t *testing.T, set *token.FileSet, from types.Importer, p *listed) map[
 	return arrows
 }
 
-// largest returns the largest set of files of which each needs each (Tarjan's algorithm).
+// largest returns the largest set of files that all need each other (Tarjan's algorithm).
 func largest(arrows map[string][]string) (most []string) {
 	index, low, on := map[string]int{}, map[string]int{}, map[string]bool{}
 	var stack []string

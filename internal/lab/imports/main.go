@@ -1,6 +1,6 @@
-// Command imports draws how the packages of this module import each other, and finds what points upward:
-// `make imports`. The wings, and their order from top to bottom, are declared in wings.txt. Tests may import
-// what they like, so theirs are not drawn.
+// Command imports draws how the packages of this module import each other, and finds what points upward: `make
+// imports`. The wings, and their order from top to bottom, are declared in wings.txt. Tests may import any package, so
+// their imports are not drawn.
 //
 //	imports [-list] [-at COMMIT -wings FILE]
 package main
@@ -21,7 +21,7 @@ var wingsHere string
 
 func main() {
 	at := flag.String("at", "", "draw this `commit` in place of the working tree")
-	file := flag.String("wings", "", "`file` that declares the wings; default: those of today")
+	file := flag.String("wings", "", "`file` that declares the wings; default: the present ones")
 	list := flag.Bool("list", false, "list every arrow")
 	flag.Parse()
 	h, err := read(*at, *file)
@@ -74,8 +74,8 @@ func extract(commit, dir string) error {
 	return os.Remove(archive)
 }
 
-// load asks go for the packages below dir and what they import of the same module. All
-// paths are relative to the module.
+// load asks go for the packages below dir and for their imports from the same module. All paths are relative to the
+// module.
 func load(dir string) (map[string][]string, error) {
 	list := exec.Command("go", "list", "-f", `{{.Module.Path}} {{.ImportPath}} {{join .Imports " "}}`, "./...")
 	list.Dir = dir

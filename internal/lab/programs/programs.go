@@ -21,7 +21,8 @@ func In(folder string) Paths {
 	return Paths{filepath.Join(folder, "mcast"), filepath.Join(folder, "mcast-lab")}
 }
 
-// Find returns this program, which is mcast-lab, and the mcast beside it, or else that of PATH.
+// Find returns the path of this program, which is mcast-lab, and the path of an mcast: the one beside this program, or
+// else the one in PATH.
 func Find() (p Paths, err error) {
 	if p.Lab, err = os.Executable(); err != nil {
 		return p, err

@@ -41,7 +41,8 @@ func copyOf(t *testing.T, folder string) string {
 	return lab
 }
 
-// TestFind: the mcast beside this program is the one, then that of PATH; where there is none it is said how to make it.
+// TestFind: Find prefers the mcast beside this program to the one in PATH; where there is none it is said how to make
+// it.
 func TestFind(t *testing.T) {
 	folder, elsewhere := t.TempDir(), t.TempDir()
 	lab := copyOf(t, folder)

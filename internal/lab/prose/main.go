@@ -44,6 +44,9 @@ func run(files []string) error {
 		for _, r := range p.Riddles {
 			fmt.Printf("        riddle: %s\n", r)
 		}
+		for _, row := range p.Torn {
+			fmt.Printf("        in no table: %.100s\n", row)
+		}
 		for _, line := range p.Wide {
 			fmt.Printf("        line %d is wider than %d columns\n", line, Columns)
 		}
@@ -84,6 +87,12 @@ func table(root string) error {
 		}
 		sum.row(group.Name)
 	}
+	texts, err := Texts(root)
+	if err != nil {
+		return err
+	}
+	texts.Words = texts.said
+	texts.row("what programs print")
 	for _, language := range Languages {
 		c, err := language.count(root)
 		if err != nil {

@@ -40,15 +40,19 @@ type Sentence struct {
 
 // Prose is the prose of a Markdown document: its paragraphs and list items, without tables, code and headings.
 type Prose struct {
-	Words     int // of the whole file, as wc counts them
+	Words     int // of the whole file as wc counts them, but for parts that a program writes
 	Sentences []Sentence
 	Riddles   []string // where each stands: a few words around it
 	Wide      []int    // numbers of lines wider than Columns, but for tables, code and lines that cannot be broken
+	Torn      []string // rows that are in no table, such as those behind a blank line
 	said      int      // words of Sentences
 }
 
 // written is what a program has put into a document.
-var written = regexp.MustCompile(`(?s)<!-- BEGIN .*?<!-- END [^>]*-->`)
+var written = regexp.MustCompile(`(?s)<!-- BEGIN \w+: written by .*?<!-- END \w+ -->`)
+
+// unbroken is a line that nothing can break: an image, or a mark of a program.
+var unbroken = regexp.MustCompile(`^(!\[[^\]]*\]\([^)]*\)|<!-- .* -->)$`)
 
 // Read returns the prose of a Markdown document, without the parts that a program writes.
 func Read(source []byte) Prose {
@@ -77,7 +81,7 @@ func Read(source []byte) Prose {
 			fenced = !fenced
 		}
 		start := strings.TrimSpace(line)
-		if fenced || strings.HasPrefix(start, "|") || strings.HasPrefix(start, "![") || strings.HasPrefix(start, "<!--") {
+		if fenced || strings.HasPrefix(start, "|") || unbroken.MatchString(start) {
 			continue
 		}
 		if utf8.RuneCountInString(line) > Columns && strings.ContainsRune(start[:min(len(start), Columns)], ' ') {
@@ -119,6 +123,10 @@ func plain(n ast.Node, source []byte) string {
 var end = regexp.MustCompile(`[.!?:]["')\]]*\s+`)
 
 func (p *Prose) paragraph(s string) {
+	if strings.HasPrefix(s, "|") {
+		p.Torn = append(p.Torn, s)
+		return
+	}
 	if words(s) <= listOfNames && !strings.ContainsAny(s, ".!?") {
 		return
 	}
@@ -199,4 +207,5 @@ func (p *Prose) add(other Prose) {
 	p.Sentences = append(p.Sentences, other.Sentences...)
 	p.Riddles = append(p.Riddles, other.Riddles...)
 	p.Wide = append(p.Wide, other.Wide...)
+	p.Torn = append(p.Torn, other.Torn...)
 }

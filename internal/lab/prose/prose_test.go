@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -26,6 +27,7 @@ func TestDocumentsAreReadOnce(t *testing.T) {
 		assert.LessOrEqual(t, p.Median(), MedianWords, "%s: words of the median sentence", name)
 		assert.LessOrEqual(t, len(p.Long()), max(1, int(LongShare*float64(len(p.Sentences)))), "%s: sentences of more than %d words", name, LongWords)
 		assert.LessOrEqual(t, len(p.Riddles), max(1, int(RiddleRate*float64(p.said)/1000)), "%s: riddles: %q", name, p.Riddles)
+		assert.Empty(t, p.Torn, "%s: rows in no table", name)
 		assert.Empty(t, p.Wide, "%s: lines of more than %d columns", name, Columns)
 	}
 }
@@ -67,10 +69,18 @@ func TestCommentsAreReadOnce(t *testing.T) {
 	}
 }
 
+// TestTextsAreReadOnce holds what programs print.
+func TestTextsAreReadOnce(t *testing.T) {
+	p, err := Texts(root)
+	require.NoError(t, err)
+	require.Greater(t, p.said, 10_000, "words of messages and help")
+	assert.LessOrEqual(t, p.RiddleRate(), RiddleRate, "riddles in a thousand words:\n%s", strings.Join(p.Riddles, "\n"))
+}
+
 func TestRead(t *testing.T) {
 	p := Read([]byte("# A heading of which nothing is counted\n\n" +
 		"One sentence with `some code whose words are one`. Another: it goes on, e.g. here. [A link](whose.md) is text.\n\n" +
-		"| a table | whose words | are not prose |\n|---|---|---|\n| x | y | z |\n\n" +
+		"| a table | whose words | are not prose |\n|---|---|---|\n| x | y | z |\n\n| torn | from | it |\n\n" +
 		"```\nneither is code, whose lines may be wide: " + strings.Repeat("x ", Columns) + "\n```\n\n" +
 		"- a name\n- Whoever reads this item reads a riddle. " + strings.Repeat("Word ", LongWords) + "end.\n\n" +
 		"<!-- BEGIN table: written by a program -->\nwhatever\n<!-- END table -->\n\n" +
@@ -83,7 +93,8 @@ func TestRead(t *testing.T) {
 	require.Len(t, p.Long(), 1)
 	require.Len(t, p.Riddles, 1)
 	require.Contains(t, p.Riddles[0], "[Whoever]")
-	require.Equal(t, []int{14, 20}, p.Wide)
+	require.Len(t, p.Torn, 1)
+	require.Equal(t, []int{16, 22}, p.Wide)
 	require.Equal(t, 7, p.Median())
 }
 
@@ -92,4 +103,22 @@ func TestCommentsOfLanguages(t *testing.T) {
 		slashComments("// one\nx := 1 // two\ny := `a // b`\n/* three\nfour */\n"))
 	require.Equal(t, []comment{{1, `"""One.`}, {2, "two"}, {3, `"""`}, {4, "three"}, {5, "# four"}, {6, `"""five"""`}},
 		pythonComments("\"\"\"One.\ntwo\n\"\"\"\nx = 1  # three\n# four\n\"\"\"five\"\"\"\ny = 2\n"))
+}
+
+// TestGlossaryHasEachWordOnce: a word has one meaning.
+func TestGlossaryHasEachWordOnce(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(root, "docs/reference/glossary.md"))
+	require.NoError(t, err)
+	rows := regexp.MustCompile(`(?m)^\| ([^|]+) \|`).FindAllStringSubmatch(string(text), -1)
+	require.Greater(t, len(rows), 50)
+	seen := map[string]bool{}
+	for _, row := range rows {
+		if row[1] == "word" {
+			continue // the head of a table
+		}
+		for word := range strings.SplitSeq(row[1], ", ") {
+			assert.False(t, seen[word], "%q has two rows", word)
+			seen[word] = true
+		}
+	}
 }

@@ -15,7 +15,7 @@ const (
 	segment  = 128 << 10 // bytes of a read or write, at most
 	minGrain = 4 << 10
 	maxGrain = 64 << 10
-	lead     = 1 << 20 // how far a Reduce-Scatter receives ahead of what it sends
+	lead     = 1 << 20 // bytes by which a Reduce-Scatter may receive ahead of its sending
 )
 
 // grain is how many bytes of a block of n are received before they are sent on: few, so that a
@@ -36,7 +36,7 @@ type lane struct {
 type transfer struct {
 	sends, receives int // lengths of the streams
 	own             int // bytes that can be sent before any arrive
-	unit            int // an arrival is taken in multiples of it
+	unit            int // arrived bytes are taken in multiples of this
 	grain           int
 	ahead           int // how many more bytes may have arrived than were sent; 0: any number
 
@@ -69,7 +69,7 @@ func (l *lane) run(ctx context.Context, t *transfer) error {
 	}
 	sendErr := <-sending
 	if !interrupted() {
-		return context.Cause(ctx) // rather than what it led to
+		return context.Cause(ctx) // the cause, rather than the errors that follow from it
 	}
 	// The direction that failed made the other one stop.
 	if err == nil || errors.Is(err, errStopped) {

@@ -23,8 +23,9 @@ type Endpoint struct {
 	listener   net.Listener
 }
 
-// Open makes a rank reachable on the address of the interface called iface; empty: that of the
-// default route, or loopback if there is none. Exchange the Blobs of all ranks, then Join.
+// Open makes a rank reachable on the address of the interface called iface. With an empty iface it
+// takes the address of the default route, or loopback if there is none. Exchange the Blobs of all
+// ranks, then Join.
 func Open(rank, size int, iface string) (*Endpoint, error) {
 	if size < 1 || rank < 0 || rank >= size {
 		return nil, fmt.Errorf("ring: rank %d of %d; want a rank from 0 to one below the size", rank, size)
@@ -123,7 +124,8 @@ func greeting(c net.Conn) (h wire.Hello, err error) {
 	return h, err
 }
 
-// endAfter has the kernel break a connection whose peer is silent: it probes one that is idle.
+// endAfter has the kernel break a connection when its peer is silent: the kernel probes an idle
+// connection.
 func endAfter(c net.Conn, timeout time.Duration) error {
 	return c.(*net.TCPConn).SetKeepAliveConfig(net.KeepAliveConfig{
 		Enable: true, Idle: max(timeout/2, time.Second), Interval: max(timeout/8, time.Second), Count: 4,

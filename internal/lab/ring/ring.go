@@ -4,8 +4,8 @@
 //
 //	Allgather       every shard goes around the ring: (P-1)n sent and received a rank
 //	Broadcast       a chain from the root on: n received, and sent by all but the last
-//	Reduce-Scatter  a partial result goes around to its owner, each rank adding what it
-//	                brings: (P-1)n sent and received a rank
+//	Reduce-Scatter  a partial result goes around to its owner, and each rank adds its own part:
+//	                (P-1)n sent and received a rank
 //
 // No rank waits for the end of a step: what has arrived is sent on while the rest still comes.
 package ring
@@ -20,8 +20,8 @@ import (
 
 // Group is one rank's part of a ring. One Allgather or Broadcast and one Reduce-Scatter may be
 // under way at a time: each kind has connections of its own. All ranks start the same ones in the
-// same order. A collective that fails, or whose context ends, ends its kind; an error names the
-// neighbour that was lost.
+// same order. After a collective that fails, or that ends with its context, no other one of its
+// kind can run; an error names the neighbour that was lost.
 type Group struct {
 	rank, size int
 	lanes      [2]lane

@@ -104,7 +104,7 @@ func TestBroadcast(t *testing.T) {
 	}
 }
 
-// contribution returns what a rank brings: numbers whose sums are rounded, none of them NaN.
+// contribution returns the input of a rank: numbers that have rounded sums, none of them NaN.
 func contribution(r, n int, of reduce.Type) []byte {
 	b := random(uint64(r), n)
 	if of == reduce.F32 {

@@ -9,7 +9,8 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 )
 
-// buffers are what a rank's program gave an operation, and what is known of it.
+// buffers are the memory that a rank's program gave an operation, and the state of the operation
+// for the checks.
 type buffers struct {
 	*Op
 	index  int
@@ -25,7 +26,7 @@ type buffers struct {
 	phases phases
 }
 
-// newBuffers fills what a rank sends with its pattern and what it receives with poison.
+// newBuffers fills a rank's input with its pattern and its output with poison.
 func (n *rank) newBuffers(index int, o *Op) *buffers {
 	chunk := n.Core.Chunk
 	b := &buffers{Op: o, index: index, chunks: max(1, (o.Bytes+chunk-1)/chunk), shards: n.Core.Size, own: n.rank}

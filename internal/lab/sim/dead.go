@@ -7,14 +7,14 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/lab/sim/network"
 )
 
-// A path that is dead for good (network.Dead) must hang nobody. Where it is the datagrams' alone,
-// repairs bring what they would have. Where messages are lost, a connection that delivers nothing
-// for Net.GiveUp is broken: its sender fails, and all ranks hear of it, as over the mesh. So every
-// operation ends, and a run fails if something waits and no connection has anything to deliver; or
-// if one breaks whose path is not dead.
+// A path that is dead for good (network.Dead) must hang nobody. Where only datagrams are lost,
+// repairs bring the missing chunks. Where messages are lost, a connection that delivers nothing for
+// Net.GiveUp is broken: its sender fails, and all ranks hear of this, as over the mesh. So every
+// operation ends. A run fails if something waits and no connection has anything to deliver, or if a
+// connection breaks on a path that is not dead.
 
-// GiveUp is that of a random scenario with dead paths: longer than queues and chance hold up a
-// message.
+// GiveUp is Net.GiveUp in a random scenario with dead paths: longer than queues and chance hold up
+// a message.
 const GiveUp = 10 * time.Second
 
 // connectionBytes is what a connection holds where one may break: else repairs of a dead path would
@@ -98,7 +98,7 @@ func randomDead(r *rand.Rand, s *Scenario) {
 			d.Unicast = true
 		case 3: // everything, one way
 			d.Multicast, d.Unicast = true, true
-		case 4: // what is large, at one port
+		case 4: // large packets, at one port
 			d.From, d.Multicast, d.Unicast, d.Bytes = -1, true, true, 1+r.IntN(s.Core.Chunk+64)
 		case 5: // no multicast to one rank, and no repairs from its neighbour
 			s.Net.Faults.Dead = append(s.Net.Faults.Dead, network.Dead{From: -1, To: to, Multicast: true})

@@ -23,7 +23,7 @@ type Datagram struct {
 // Message is the body of a packet of the reliable class.
 type Message struct {
 	wire.Control
-	life    int // of the communicator whose connection it came over
+	life    int // number of the communicator that the connection belongs to
 	payload []byte
 	token   uint64
 }
@@ -31,9 +31,9 @@ type Message struct {
 // size is what a message takes on the wire.
 func (m *Message) size() int { return wire.ControlSize + m.Payload() }
 
-// rankFabric is the fabric.Gather of a rank: multicast and reliable packets of the simulated network or,
-// lossless, what each root has published for the others to read. It never sleeps: whoever drives the
-// rank does so when a packet comes, or when the fabric has asked for a look.
+// rankFabric is the fabric.Gather of a rank: multicast and reliable packets of the simulated network or, lossless, the
+// chunks that each root has published for the others to read. It never sleeps: the rank is driven when a packet comes,
+// or when the fabric has asked for a look.
 type rankFabric struct {
 	fabric.Copies
 	n       *rank
@@ -44,7 +44,7 @@ type rankFabric struct {
 	refused bool           // something, in this round
 	queued  map[int]int    // bytes that have not arrived, by rank, where connections have a limit
 	held    [][]*Datagram  // of a lossless fabric: what each root has sent and this rank not taken
-	lookAt  multicast.Time // when the rank is driven to see what is here, 0: not yet
+	lookAt  multicast.Time // when the rank is driven for a look that the fabric has asked for; 0: for none
 }
 
 var _ fabric.Gather = (*rankFabric)(nil)
@@ -73,10 +73,10 @@ func (f *rankFabric) Unsent() (chunks int) {
 	return chunks
 }
 
-// Multicast implements fabric.Gather: a burst at a time, once the NIC has sent what it was given.
+// Multicast implements fabric.Gather: a burst at a time, once the NIC has sent all that it was given.
 func (f *rankFabric) Multicast(r *fabric.Run) int {
 	n := f.n
-	probe := r.Count == 1 && n.result.Control[wire.Relay] > 0 // what is relayed keeps the NIC busy
+	probe := r.Count == 1 && n.result.Control[wire.Relay] > 0 // relayed chunks keep the NIC busy
 	if wait := f.backlog(int(r.Head.Subgroup)); wait > 0 && !probe || f.chunks == 0 {
 		f.refused = true
 		f.look(wait)

@@ -8,9 +8,8 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 )
 
-// patience is how long no chunk may arrive while operations are in flight: the
-// protocol asks for what is missing once a second at least, and the answer takes
-// as long as the network makes it wait.
+// patience is how long no chunk may arrive while operations are in flight: the protocol asks for
+// missing chunks once a second at least, and the answer takes as long as the network makes it wait.
 func (sc *Scenario) patience() multicast.Time {
 	f := &sc.Net.Faults
 	t := 1500*time.Millisecond + 1000*sc.Net.Latency + 100*f.Jitter + 1000*sc.Net.RTO + 4*sc.Core.Cutoff + sc.Net.GiveUp
@@ -27,7 +26,7 @@ func (sc *Scenario) patience() multicast.Time {
 func (j *Job) checkTraffic() {
 	r := &j.result
 	chunks, credits := 0, 0
-	turns := 0  // operations whose roots pass the turn on
+	turns := 0  // operations in which roots pass the turn on
 	serial := 0 // that may have no barrier
 	for i := range j.Ops {
 		b := j.ranks[0].ops[i]
@@ -83,7 +82,7 @@ func (j *Job) checkTraffic() {
 	if got := r.Control[wire.Ready]; got != barriers*rounds {
 		j.fail("%d messages ready for %d barriers of %d rounds", got, barriers, rounds)
 	}
-	// What is in flight is a chunk that was sent once, or a message; or another job's.
+	// A packet in flight is a chunk that was sent once, or a message; or it is another job's.
 	if most := chunks + 64*p*p + 4*(r.Control[wire.Repair]+relayed); j.peak > most && j.net.Alone() {
 		j.fail("%d packets in flight at once, %d are plenty", j.peak, most)
 	}

@@ -48,8 +48,8 @@ type Scenario struct {
 	// Calm says that nothing is lost, late or overtaken, so that the laws of
 	// traffic must hold exactly.
 	Calm bool `json:",omitempty"`
-	// Digest keeps a checksum of what a rank has received instead of the bytes,
-	// for many ranks. It shows wrong places, duplicates and what is missing.
+	// Digest keeps a checksum of what a rank has received instead of the bytes, for many ranks. It shows wrong places,
+	// duplicates and missing chunks.
 	Digest bool `json:",omitempty"`
 	Trace  bool `json:",omitempty"` // keep Marks
 	// Link, if not nil, returns what ranks know of a host's sending link, which others share.
@@ -68,8 +68,8 @@ type Op struct {
 	Scatter int `json:",omitempty"`
 }
 
-// Crash stops a rank; each other rank hears of it up to Detect later. With
-// Restart it comes back, and all run the script again with a new communicator.
+// Crash stops a rank; each other rank is told up to Detect later. With Restart it comes back, and all run the script
+// again with a new communicator.
 type Crash struct {
 	Rank       int
 	At, Detect multicast.Time
@@ -90,7 +90,7 @@ const (
 	maxShard  = 200 << 10
 )
 
-// MaxEvents is that of a random scenario.
+// MaxEvents is Scenario.MaxEvents in a random scenario.
 const MaxEvents = 6_000_000
 
 // Random returns the scenario of a seed.
@@ -249,7 +249,7 @@ func randomNet(r *rand.Rand, s *Scenario) {
 	if s.Core.Lossless {
 		s.Slots = pick(r, 1, 4, 64)
 	}
-	// What is calm has little delay against the cutoff, and room for everything.
+	// A calm scenario has little delay against the cutoff, and room for everything.
 	if r.IntN(5) == 0 {
 		s.Calm = true
 		s.Skew, s.Core.Cutoff, s.Core.Reorder = 0, time.Second, 10*ms

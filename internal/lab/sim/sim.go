@@ -19,7 +19,7 @@ import (
 type Result struct {
 	Scenario Scenario
 	Err      error  // the first violation, nil if there was none
-	Hash     uint64 // of every event and of what came of it
+	Hash     uint64 // hash of every event and its effects
 	Time     multicast.Time
 	Events   uint64
 	Ops      int                 // completed, over all ranks
@@ -122,7 +122,7 @@ func (sc *Scenario) On(net *network.Share) *Job {
 	return j
 }
 
-// reserve returns memory that has addresses and nothing else: whoever touches it crashes.
+// reserve returns memory that has addresses and nothing else: any access to it crashes.
 func reserve(bytes int) ([]byte, error) {
 	b, err := unix.Mmap(-1, 0, bytes, unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_NORESERVE)
 	if err != nil {
@@ -237,7 +237,7 @@ func (j *Job) fail(format string, args ...any) {
 	}
 }
 
-// check returns what is wrong with a scenario that did not come from Random.
+// check returns an error if a scenario that did not come from Random is wrong.
 func (sc *Scenario) check() error {
 	if err := sc.Core.Check(); err != nil {
 		return fmt.Errorf("sim: %w", err)

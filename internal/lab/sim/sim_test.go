@@ -177,7 +177,7 @@ func TestRestart(t *testing.T) {
 	assert.GreaterOrEqual(t, r.Ops, 4*4)
 }
 
-// TestWrongScenario wants errors that say what is wrong.
+// TestWrongScenario wants errors that name the mistake.
 func TestWrongScenario(t *testing.T) {
 	for want, spoil := range map[string]func(s *Scenario){
 		"0 operations":       func(s *Scenario) { s.Ops = nil },

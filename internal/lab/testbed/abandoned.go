@@ -9,12 +9,12 @@ import (
 	"syscall"
 )
 
-// ProcessName is a name for a testbed that this process makes for itself: RemoveAbandoned knows by
-// it whose it was.
+// ProcessName is a name for a testbed that this process makes for itself: it tells RemoveAbandoned which process made
+// the testbed.
 func ProcessName(purpose string) string { return fmt.Sprintf("%s-%d", purpose, os.Getpid()) }
 
-// RemoveAbandoned removes testbeds with names of ProcessName whose purpose begins so, and whose processes are gone:
-// they were killed before they could.
+// RemoveAbandoned removes testbeds that have a name of ProcessName with a purpose that begins so, where the process is
+// gone: it was killed before it could remove the testbed.
 func RemoveAbandoned(purpose string) error {
 	names, err := List()
 	if err != nil {

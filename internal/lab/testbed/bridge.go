@@ -141,8 +141,8 @@ func (r raw) group(kind, flags, bridge, port int, state byte, group netip.Addr) 
 	return r.request(kind, flags, head, nl.NewRtAttr(setEntry, entry))
 }
 
-// addForward makes a bridge send what is for a station through a port. NOARP
-// means static here; what is permanent would be the bridge's own.
+// addForward makes a bridge send a station's frames through a port. NOARP means static here; a
+// permanent entry would be the bridge's own.
 func addForward(h *netlink.Handle, port int, to station) error {
 	return h.NeighSet(&netlink.Neigh{LinkIndex: port, Family: unix.AF_BRIDGE, Flags: netlink.NTF_MASTER, State: netlink.NUD_NOARP, HardwareAddr: to.mac})
 }

@@ -36,8 +36,8 @@ func (b *builder) step() {
 	}
 }
 
-// all calls f for every item, a few at a time: the kernel does most of it one
-// after another anyway. It stops early when ctx ends.
+// all calls f for every item, a few at a time: the kernel does most of the work
+// one item after another anyway. It stops early when ctx ends.
 func all[T any](ctx context.Context, items []T, f func(T) error) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(runtime.GOMAXPROCS(0) + 1)
@@ -52,7 +52,7 @@ func all[T any](ctx context.Context, items []T, f func(T) error) error {
 	return g.Wait()
 }
 
-// build makes everything. What it has made when it fails, remove removes.
+// build makes everything. If it fails, remove removes all that it has made.
 func build(ctx context.Context, y *layout, tell func(done, total int)) error {
 	b := &builder{layout: y, ports: map[string]int{}, tell: tell}
 	names := y.namespaces()
@@ -124,7 +124,7 @@ func (b *builder) bridge(name string) error {
 	if err == nil {
 		err = b.raw.setQuerier(link.Index)
 	}
-	if err == nil && b.spec.IPv6 { // whoever asks for members by MLD does so from an address of the link
+	if err == nil && b.spec.IPv6 { // an MLD querier sends from an address of the link
 		err = onThread(func() error {
 			return errors.Join(netns.Set(b.net.ns), setting{"ipv6/conf/" + name + "/disable_ipv6", "0"}.write())
 		})

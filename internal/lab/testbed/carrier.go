@@ -11,9 +11,9 @@ import (
 // linkTime is how long carriers may take to come.
 const linkTime = 10 * time.Second
 
-// awaitCarriers returns when all links of a namespace are up for the kernel: it learns of a carrier
-// from a work queue, and until then a device drops what it is given, and a bridge does not forward
-// to its port. With names, only those count.
+// awaitCarriers returns when all links of a namespace are up for the kernel. The kernel learns of a
+// carrier from a work queue; until then a device drops all frames it is given, and a bridge does
+// not forward to its port. With names, only the links of these names count.
 func awaitCarriers(h *netlink.Handle, names ...string) error {
 	for deadline := time.Now().Add(linkTime); ; time.Sleep(10 * time.Millisecond) {
 		links, err := h.LinkList()

@@ -15,9 +15,9 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/config"
 )
 
-// Kernels may lack netem, so frames are delayed by this process: those that the switch is about to
-// send to a place are turned aside to a veth of the relay, which gives them to the port again when
-// it is time.
+// Kernels may lack netem, so this process delays frames. Frames that the switch is about to send to
+// a place are turned aside to a veth of the relay, which gives them to the port again when it is
+// time.
 
 const (
 	delayTable = "delay-"
@@ -29,8 +29,8 @@ const (
 	relayBuffer = 64 << 20
 )
 
-// Delay makes everything that goes to a place so much later, until ctx ends. What is on its way
-// then is lost. ready, which may be nil, is closed when it has begun.
+// Delay makes everything that goes to a place so much later, until ctx ends. Frames that are still
+// delayed then are lost. ready, which may be nil, is closed when the delay has begun.
 func (t *Testbed) Delay(ctx context.Context, place string, d time.Duration, ready chan<- struct{}) error {
 	if d <= 0 || d > maxDelay {
 		return config.Mistakef("testbed: a delay of %v: want more than 0s, up to %v", d, maxDelay)
@@ -124,8 +124,8 @@ func aside(sw *inside, s station, device int) error {
 	return nil
 }
 
-// packetSocket returns a socket for all frames of a device. Each has a header that says what of it
-// is yet to be computed, such as checksums, which links of the same machine leave out.
+// packetSocket returns a socket for all frames of a device. Each frame has a header that says which
+// fields are yet to be computed, such as checksums: links of the same machine leave them out.
 func packetSocket(device int) (fd int, err error) {
 	const all = unix.ETH_P_ALL << 8 // in network order
 	if fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, all); err != nil {

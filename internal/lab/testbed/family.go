@@ -16,12 +16,12 @@ type family struct {
 	firewall  nftables.TableFamily
 	settings  []setting
 
-	// Where an IP header has what is looked at, and the first byte of a group there, as far as the mask
-	// says.
+	// Where an IP header has the fields that filters look at, and the first byte of a group's address,
+	// as far as the mask says.
 	protocol, source, destination uint32
 	mask, groups                  byte
-	// The protocol of what says who is in which group: IGMP; or, of MLD, the header with options for
-	// every hop that only MLD has here.
+	// The protocol of group membership: IGMP; for MLD, the header with options for every hop, which
+	// only MLD has here.
 	membership byte
 }
 
@@ -48,7 +48,7 @@ var ipv6 = &family{
 	protocol: 6, source: 8, destination: 24, mask: 0xff, groups: 0xff, membership: unix.IPPROTO_HOPOPTS,
 }
 
-// family returns that of a Spec.
+// family returns the family of a Spec.
 func (s Spec) family() *family {
 	if s.IPv6 {
 		return ipv6

@@ -19,9 +19,8 @@ import (
 // A place is a host or node, by its namespace; a fault is of its link, its
 // interface, or its port at the switch.
 
-// SetLoss makes the link of a place lose what l says; a share of 0 ends that.
-// What is lost has used the link. Where links have no rate, a packet may be a
-// whole train of segments.
+// SetLoss makes the link of a place lose what l says; a share of 0 ends that. A lost packet has
+// used the link. Where links have no rate, a packet may be a whole train of segments.
 func (t *Testbed) SetLoss(place string, l Loss) error {
 	if err := l.Check(); err != nil {
 		return err
@@ -31,7 +30,8 @@ func (t *Testbed) SetLoss(place string, l Loss) error {
 	})
 }
 
-// SetLosses makes the links of all hosts lose what l says; those that do are left alone.
+// SetLosses makes the links of all hosts lose what l says. It leaves links alone that do so
+// already.
 func (t *Testbed) SetLosses(l Loss) error {
 	if err := l.Check(); err != nil {
 		return err
@@ -119,7 +119,7 @@ func (t *Testbed) SetMTU(place string, mtu int) error {
 		mtu = own
 	}
 	if mtu < minMTU || mtu > own {
-		return config.Mistakef("testbed %s: a port's MTU of %d: want %d to %d, that of all links", t.Name(), mtu, minMTU, own)
+		return config.Mistakef("testbed %s: a port's MTU of %d: want %d to %d, the MTU of all links", t.Name(), mtu, minMTU, own)
 	}
 	if !t.Spec().framed() {
 		return config.Mistakef("testbed %s: a port's MTU means nothing where no links have a rate, since trains of segments pass: bring it up with --rate or --trunk", t.Name())
@@ -151,7 +151,7 @@ func (t *Testbed) SetRate(place string, rate float64) error {
 	}
 	return t.link(place, func(switches, in *inside, s station) error {
 		if !s.host {
-			return errors.New("the link of a node has no rate")
+			return errors.New("the link of a switch's host has no rate")
 		}
 		port, err := switches.LinkByName(s.name)
 		if err != nil {
@@ -232,7 +232,7 @@ func (t *Testbed) endDelays() error {
 func (t *Testbed) link(place string, f func(switches, in *inside, s station) error) error {
 	i := slices.IndexFunc(t.layout.stations, func(s station) bool { return t.layout.namespace(s.name) == place })
 	if i < 0 {
-		return config.Mistakef("testbed %s: %q is no host or node of it: want a namespace such as %s", t.Name(), place, t.layout.hosts[0].Namespace)
+		return config.Mistakef("testbed %s: %q is neither one of its hosts nor the host of a switch: want a namespace such as %s", t.Name(), place, t.layout.hosts[0].Namespace)
 	}
 	sw, err := enter(t.layout.namespace(switches))
 	if err != nil {
@@ -342,7 +342,7 @@ func (t *Testbed) otherRate(sw *inside, port int) (float64, error) {
 	return 0, nil
 }
 
-// agedPorts are those whose groups the switch does not hear of.
+// agedPorts returns the ports that the switch hears no group members from.
 func agedPorts(sw *inside) (map[string]bool, error) {
 	c, err := nftables.New(nftables.WithNetNSFd(int(sw.ns)))
 	if err != nil {

@@ -91,11 +91,11 @@ func TestRootAFirewallTellsWhoSends(t *testing.T) {
 func TestALossSaysWhatIsAllowed(t *testing.T) {
 	for want, l := range map[string]Loss{
 		`loss 2: want 0 to 1`: {Share: 2},
-		`a loss at "up": want in, out, firewall, or nothing for all`:                         {Share: 1, At: "up"},
-		`a loss of protocol "icmp": want udp, tcp, igmp, or nothing for all`:                 {Share: 1, Protocol: "icmp"},
-		`a loss of "anycast": want unicast, multicast, or nothing for all`:                   {Share: 1, Cast: "anycast"},
-		`above 70000 bytes: want 0 to 65534`:                                                 {Share: 1, Above: 70000},
-		`a loss of multicast to an address: what is sent to a group has no receiver's addre`: {Share: 1, Cast: "multicast", Peer: netip.MustParseAddr("10.77.0.1")},
+		`a loss at "up": want in, out, firewall, or nothing for all`:                     {Share: 1, At: "up"},
+		`a loss of protocol "icmp": want udp, tcp, igmp, or nothing for all`:             {Share: 1, Protocol: "icmp"},
+		`a loss of "anycast": want unicast, multicast, or nothing for all`:               {Share: 1, Cast: "anycast"},
+		`above 70000 bytes: want 0 to 65534`:                                             {Share: 1, Above: 70000},
+		`a loss of multicast to an address: packets to a group have no receiver's addre`: {Share: 1, Cast: "multicast", Peer: netip.MustParseAddr("10.77.0.1")},
 	} {
 		require.ErrorContains(t, l.Check(), want)
 	}
@@ -201,7 +201,7 @@ func TestRootARateIsNegotiatedAnew(t *testing.T) {
 	require.NoError(t, tb.Heal())
 	require.Empty(t, faulty(t, tb))
 	require.ErrorContains(t, tb.SetRate(h[1].Namespace, 1), "want 1 Mbit/s to 1 Tbit/s")
-	require.ErrorContains(t, tb.SetRate(tb.Nodes()[0].Namespace, 1e6), "the link of a node has no rate")
+	require.ErrorContains(t, tb.SetRate(tb.Nodes()[0].Namespace, 1e6), "the link of a switch's host has no rate")
 }
 
 func TestRootADelay(t *testing.T) {

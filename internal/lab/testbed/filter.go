@@ -9,8 +9,8 @@ import (
 	"github.com/vishvananda/netns"
 )
 
-// Frames are dropped where they arrive: after the sender's rate, so that what is
-// lost has used the link, and in the size that they have on the wire.
+// Frames are dropped where they arrive: after the sender's rate, so that a lost frame has used the
+// link, and in the size that they have on the wire.
 
 // carries matches packets of a protocol, or those of any other.
 func (f *family) carries(op expr.CmpOp, protocol byte) []expr.Any {

@@ -29,8 +29,8 @@ func (t *Testbed) SetInterface(place string, up bool) error {
 	})
 }
 
-// RenewAddress takes the address of a place away and gives it back at once, as a
-// DHCP client does whose lease has run out.
+// RenewAddress takes the address of a place away and gives it back at once, as a DHCP client does
+// when its lease has run out.
 func (t *Testbed) RenewAddress(place string) error {
 	return t.link(place, func(_, in *inside, s station) error {
 		eth0, err := in.LinkByName("eth0")

@@ -20,9 +20,9 @@ type Host struct {
 	Leaf      int              `json:"leaf"`
 }
 
-// Node is where an aggregation node runs: a namespace whose link, eth0, has no
-// rate. With one leaf there is one, at that leaf. With more there is one at every
-// leaf, with the leaf's index, and last the root of their tree, at spine 0.
+// Node is where an aggregation node runs: a namespace with a link, eth0, that has no rate. With one
+// leaf there is one, at that leaf. With more there is one at every leaf, with the leaf's index, and
+// last the root of their tree, at spine 0.
 type Node struct {
 	Index     int              `json:"node"`
 	Namespace string           `json:"namespace"`
@@ -32,7 +32,7 @@ type Node struct {
 	Parent    int              `json:"parent"` // the node above it; -1: none
 }
 
-// layout is a Spec spelt out. It is pure: what is tested of it needs no root.
+// layout is a Spec spelt out. It is pure: its tests need no root.
 type layout struct {
 	spec     Spec
 	family   *family
@@ -171,6 +171,6 @@ func (y *layout) tree(bridge string, g int) []string {
 	return ports
 }
 
-// floods says whether a port passes on what no table knows. Only the ports of
-// one tree do, that of spine 0, or else it would go round in circles.
+// floods says whether a port passes on frames to an address that no table knows. Only the ports of
+// spine 0's tree do: otherwise such frames would go round in circles.
 func (u uplink) floods() bool { return u.spine == 0 }

@@ -95,7 +95,7 @@ func TestRootLossIsDrawnAndCounted(t *testing.T) {
 	tb := up(t, Spec{Hosts: 2})
 	all := openAll(t, tb)
 	const datagrams = 1000
-	// exchange returns how many arrive each way of those that are sent.
+	// exchange sends datagrams both ways and returns how many arrive each way.
 	exchange := func() (arrived [2]int) {
 		for from := range 2 {
 			to := 1 - from
@@ -129,7 +129,7 @@ func TestRootLossIsDrawnAndCounted(t *testing.T) {
 	require.NoError(t, tb.SetLoss(tb.Hosts()[0].Namespace, Loss{Share: 0}))
 	require.Equal(t, [2]int{datagrams, datagrams}, exchange())
 	require.ErrorContains(t, tb.SetLoss(tb.Hosts()[0].Namespace, Loss{Share: 1.5}), "want 0 to 1")
-	require.ErrorContains(t, tb.SetLoss("h2", Loss{Share: 0.1}), `"h2" is no host or node of it: want a namespace such as `+tb.Hosts()[0].Namespace)
+	require.ErrorContains(t, tb.SetLoss("h2", Loss{Share: 0.1}), `"h2" is neither one of its hosts nor the host of a switch: want a namespace such as `+tb.Hosts()[0].Namespace)
 }
 
 func TestRootALossThatIsAskedForIsThere(t *testing.T) {

@@ -18,8 +18,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/config"
 )
 
-// Loss says which packets of a host's or node's link are lost: a share of those that everything
-// else says matches.
+// Loss says which packets of a host's or node's link are lost: a share of the packets that match all the other fields.
 type Loss struct {
 	Share    float64    `json:"share"`              // 0 to 1
 	At       string     `json:"at,omitempty"`       // one of LossPlaces
@@ -31,11 +30,11 @@ type Loss struct {
 
 // What a Loss may say.
 var (
-	// LossPlaces: both directions of the link; into the host; out of it; or its own firewall, which
-	// tells the program that sends (EPERM).
+	// LossPlaces are both directions of the link, the one into the host, the one out of the host, and the host's own
+	// firewall, which tells the program that sends (EPERM).
 	LossPlaces = []string{"", "in", "out", "firewall"}
-	// LossProtocols: all but IGMP (or MLD, which igmp stands for as well), for a switch that missed a join would not be told for two
-	// minutes; or one.
+	// LossProtocols are all but IGMP (or MLD, which igmp stands for as well), or one. All leave out IGMP because a switch
+	// that missed a join would not be told for two minutes.
 	LossProtocols = []string{"", "udp", "tcp", "igmp"}
 	// LossCasts: all; or what goes to one host, or to a group.
 	LossCasts = []string{"", "unicast", "multicast"}
@@ -50,10 +49,10 @@ const (
 	maxPacket = 65535
 )
 
-// choices names what is allowed, without "", which stands for leaving it out.
+// choices names the allowed values, without "", which stands for leaving the value out.
 func choices(all []string) string { return strings.Join(all[1:], ", ") + ", or nothing for all" }
 
-// Check says what is wrong with a Loss.
+// Check returns an error if a Loss is wrong.
 func (l Loss) Check() error {
 	if err := checkLoss(l.Share); err != nil {
 		return err
@@ -70,12 +69,12 @@ func (l Loss) Check() error {
 		return config.Mistakef("testbed: a loss of packets above %d bytes: want 0 to %d", l.Above, maxPacket-1)
 	}
 	if l.Peer.IsValid() && l.Cast == "multicast" && l.At != "in" {
-		return config.Mistakef("testbed: a loss of multicast to an address: what is sent to a group has no receiver's address; want it at in, where the address is the sender's")
+		return config.Mistakef("testbed: a loss of multicast to an address: packets to a group have no receiver's address; want it at in, where the address is the sender's")
 	}
 	return nil
 }
 
-// String says what is lost, as the command line does.
+// String returns the loss as the command line has it.
 func (l Loss) String() string {
 	text := fmt.Sprint(l.Share)
 	for _, f := range []struct{ flag, value string }{{"at", l.At}, {"protocol", l.Protocol}, {"cast", l.Cast}} {

@@ -40,8 +40,8 @@ func found(testbed string) ([]string, error) {
 	return all, nil
 }
 
-// onThread calls f on a thread of its own, which ends with it: whatever
-// namespace f puts it in, no other goroutine ever runs there.
+// onThread calls f on a thread of its own, which ends with f: no other goroutine ever runs in the
+// namespace that f puts it in.
 func onThread(f func() error) error {
 	done := make(chan error)
 	thread.Start(func() { done <- f() })
@@ -105,8 +105,7 @@ func (f *family) makeNamespace(name string, switches bool) error {
 // write sets it in the thread's namespace.
 func (s setting) write() error { return os.WriteFile("/proc/sys/net/"+s.name, []byte(s.value), 0) }
 
-// deleteNamespace removes a namespace in whatever state it is, and with it all
-// that is in it.
+// deleteNamespace removes a namespace in any state, with everything in it.
 func deleteNamespace(name string) error {
 	path := filepath.Join(namespaceRoot, name)
 	err := unix.Unmount(path, unix.MNT_DETACH)

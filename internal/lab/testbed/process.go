@@ -81,8 +81,8 @@ func endResidents(namespaces []string) error {
 	return err
 }
 
-// end signals a process if it is still one in the namespaces: the handle is of
-// one process, whatever its number is given to later.
+// end signals a process if it is still one in the namespaces: the handle is of one process, even if
+// its number is given to another one later.
 func end(pid int, namespaces []string, sig syscall.Signal) error {
 	p, err := os.FindProcess(pid)
 	if err != nil {

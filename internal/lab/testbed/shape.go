@@ -30,14 +30,15 @@ func (s Spec) LinkBurst() int {
 // trains of segments: where any link has a rate.
 func (s Spec) framed() bool { return s.Rate > 0 || s.Trunk > 0 }
 
-// trunks is a Spec whose links have the rate of those between switches.
+// trunks returns the Spec with the rate of links between switches as the rate of its links.
 func (s Spec) trunks() Spec {
 	s.Rate, s.Burst = s.Trunk, 0
 	return s
 }
 
-// reshape is shape of a link that has a rate. What waits in its queue is lost, as where a link is negotiated anew: a train
-// of segments there may be longer than the new burst, which would never let it go, nor what is behind it.
+// reshape is shape of a link that has a rate. The packets in its queue are lost, as where a link is negotiated anew: a
+// train of segments there may be longer than the new burst, which would never let the train go, nor the packets behind
+// it.
 func (s Spec) reshape(h *netlink.Handle, link int) error {
 	err := h.QdiscDel(&netlink.Tbf{
 		QdiscAttrs: netlink.QdiscAttrs{LinkIndex: link, Handle: netlink.MakeHandle(1, 0), Parent: netlink.HANDLE_ROOT},

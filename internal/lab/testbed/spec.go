@@ -47,7 +47,7 @@ func checkName(name string) error {
 	return nil
 }
 
-// withDefaults replaces zeros by what they mean.
+// withDefaults replaces zeros by the defaults that they stand for.
 func (s Spec) withDefaults() Spec {
 	if s.Name == "" {
 		s.Name = DefaultName
@@ -61,7 +61,7 @@ func (s Spec) withDefaults() Spec {
 	return s
 }
 
-// Check says what is wrong with a Spec; its zeros are replaced before.
+// Check returns an error if a Spec is wrong, once its zeros are replaced.
 func (s Spec) Check() error {
 	s = s.withDefaults()
 	if err := checkName(s.Name); err != nil {
@@ -83,7 +83,7 @@ func (s Spec) Check() error {
 	case s.Trunk != 0 && !(s.Trunk >= minRate && s.Trunk <= maxRate):
 		return config.Mistakef("testbed: trunks of %g bit/s: want 1 Mbit/s to 1 Tbit/s, or 0 for unlimited", s.Trunk)
 	case s.Trunk != 0 && s.Spines == 0:
-		return config.Mistakef("testbed: a rate of trunks without spines: want leaves and a spine, whose links they are")
+		return config.Mistakef("testbed: a rate of trunks without spines: want leaves and a spine, with trunks between them")
 	case s.Burst < 0 || s.Burst > 1<<30:
 		return config.Mistakef("testbed: burst of %d bytes: want up to 1 GiB, or 0 to have it chosen", s.Burst)
 	case s.Burst > 0 && s.Rate == 0:

@@ -90,7 +90,7 @@ func lock(ctx context.Context, name string) (unlock func(), err error) {
 		}
 		f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 		if errors.Is(err, os.ErrNotExist) {
-			continue // whoever was last has just removed the directory
+			continue // the last holder of the lock has just removed the directory
 		}
 		if err != nil {
 			return nil, err

@@ -28,10 +28,9 @@ type Testbed struct{ layout *layout }
 // ErrOther says that a testbed cannot be brought up because of the one that is.
 var ErrOther = errors.New("is up with another Spec")
 
-// Up builds a testbed. The one of that name that is up with the same Spec it
-// mends: faults end, and if anything is missing it is built anew. One with
-// another Spec is an error. progress, which may be nil, hears how much is done,
-// once at a time. On an error, and when ctx ends, Up removes what it made.
+// Up builds a testbed. If one of that name is up with the same Spec, Up mends it: faults end, and if anything is
+// missing it is built anew. One with another Spec is an error. progress, which may be nil, hears how much is done, one
+// call at a time. On an error, and when ctx ends, Up removes everything that it made.
 func Up(ctx context.Context, spec Spec, progress func(done, total int)) (*Testbed, error) {
 	if err := spec.Check(); err != nil {
 		return nil, err
@@ -90,8 +89,7 @@ func Open(name string) (*Testbed, error) {
 	return &Testbed{newLayout(s.Spec)}, nil
 }
 
-// Down ends what runs in the testbed of that name and removes it, in whatever
-// state it is. That there is none is no error.
+// Down ends all processes in the testbed of that name and removes it, in any state. That there is none is no error.
 func Down(name string) error {
 	if err := checkName(name); err != nil {
 		return err
@@ -112,7 +110,7 @@ func Down(name string) error {
 // lockTime is longer than it takes to build a testbed.
 const lockTime = 3 * time.Minute
 
-// remove removes whatever there is of a testbed, all of it that it can.
+// remove removes all parts of a testbed that it can.
 func remove(name string) error {
 	namespaces, err := found(name)
 	errs := []error{err, endResidents(namespaces)}
@@ -126,7 +124,7 @@ func remove(name string) error {
 	return nil
 }
 
-// NeedRoot says in one line what is missing.
+// NeedRoot returns an error, in one line, if this process lacks the rights to make a testbed.
 func NeedRoot() error {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var data [2]unix.CapUserData

@@ -1,5 +1,5 @@
-// Package transcript has tests of pure state machines read like a conversation: what was done, line by line, and
-// what it led to.
+// Package transcript has tests of pure state machines read like a conversation: commands, line by line, and the effects
+// of each.
 package transcript
 
 import (
@@ -15,10 +15,9 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "write what happened into the transcripts in testdata")
 
-// Test runs each script of testdata as a test of its own and compares what happens with what the
-// file says. A line that starts with "> " is a command, one with "#" a comment; what follows a
-// command until the next one is what it led to. begin starts a script, whose commands do carries
-// out; what happens is written to out.
+// Test runs each script of testdata as a test of its own and compares the effects with the ones in the file. A line
+// that starts with "> " is a command, one with "#" a comment; the lines from a command to the next one are its effects.
+// begin starts a script and returns do, which carries out a command; effects are written to out.
 func Test(t *testing.T, begin func(t *testing.T, out *strings.Builder) (do func(command string))) {
 	files, err := filepath.Glob("testdata/*.txt")
 	require.NoError(t, err)

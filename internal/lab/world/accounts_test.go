@@ -75,9 +75,9 @@ func TestStatsOfASwitch(t *testing.T) {
 	})
 }
 
-// TestStatsAreOfCalls: the counters say of a group with nodes what they say of one without. Operations
-// count as they were called, and their times divide what passed while each was in flight, though it
-// goes in steps beside each other; bytes are the network's, and those within a host stand apart.
+// TestStatsAreOfCalls: the counters of a group with nodes say the same as the counters of a group without. Operations
+// count as they were called, and their times divide the time that passed while each was in flight, even though an
+// operation goes in steps beside each other; bytes are the network's, and bytes within a host stand apart.
 func TestStatsAreOfCalls(t *testing.T) {
 	const (
 		hosts, each = 2, 3

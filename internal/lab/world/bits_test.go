@@ -42,7 +42,7 @@ func TestSameBits(t *testing.T) {
 	}
 }
 
-// sameSums calls for the same sums whatever the seed, which says when ranks come and what becomes of packets.
+// sameSums calls for the same sums with every seed: the seed says when ranks come and what becomes of packets.
 func sameSums(seed uint64, shape []int, flat, switched bool) *Scenario {
 	d := draw{rand.New(rand.NewPCG(seed, 0x62697473))}
 	on := dealt(shape)

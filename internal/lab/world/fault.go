@@ -55,7 +55,7 @@ func (f *Fault) active(now time.Duration) bool {
 	return now >= f.At && (f.For == 0 || now < f.At+f.For)
 }
 
-// between reports whether it is between two hosts; place tells that of a process.
+// between reports whether the fault is between two hosts; place returns the host of a process.
 func (f *Fault) between(place func(process int) int, from, to int) bool {
 	is := func(a, b int) bool {
 		return (f.From == Anybody || place(f.From) == a) && (f.To == Anybody || place(f.To) == b)

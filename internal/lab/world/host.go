@@ -103,8 +103,8 @@ func (h *Host) device() *net.Interface {
 	return &net.Interface{Index: 1, MTU: h.world.cfg.MTU, Name: iface, Flags: net.FlagUp | net.FlagMulticast}
 }
 
-// Kill ends the process: its kernel closes what it had open. With crash the host loses power, and
-// all its processes end: nobody hears of it.
+// Kill ends the process: its kernel closes everything that it had open. With crash the host loses
+// power: all its processes end, and nobody is told.
 func (h *Host) Kill(crash bool) {
 	w := h.world
 	w.mu.Lock()

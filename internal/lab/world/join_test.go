@@ -12,9 +12,8 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
-// TestDeadWhileJoining kills a rank, by SIGKILL or by a loss of power, at any moment from the
-// rendezvous to the first call: whatever the others run into, they name the one that is dead, or another
-// one of a host that is.
+// TestDeadWhileJoining kills a rank, by SIGKILL or by a loss of power, at any moment from the rendezvous to the first
+// call. Any error of the others names the dead rank, or another rank of its dead host.
 func TestDeadWhileJoining(t *testing.T) {
 	const ranks = 12
 	for name, hosts := range map[string]int{"a host each": 0, "on one host": 1, "on four hosts": 4} {

@@ -86,9 +86,9 @@ func comeLate(t *testing.T, late int, call func(g *group.Group) error) {
 	assert.GreaterOrEqual(t, time.Since(w.start), times*9*s.Timeout/4)
 }
 
-// TestWhoIsLateIsSaid: while the others wait for a rank that is late to a call, in the midst of a job, their logs name it
-// and what they wait in, after a few seconds and each time that it has doubled, and that it has come. When a
-// reduction last moved is known to a second.
+// TestWhoIsLateIsSaid: while the others wait for a rank that is late to a call, in the midst of a job, their logs name
+// the rank and the call, after a few seconds and each time that the wait has doubled, and say when the rank has come.
+// The moment at which a reduction last moved is known to a second.
 func TestWhoIsLateIsSaid(t *testing.T) {
 	gathers, reduces := []string{"6s", "12s", "24s"}, []string{"5s", "10s", "20s"}
 	for name, want := range map[string]struct {

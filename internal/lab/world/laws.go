@@ -68,10 +68,10 @@ func (s *Scenario) ends(f *Fault) verdict {
 // cause is something that justifies an error.
 type cause struct {
 	since time.Duration
-	bound time.Duration // within which all know, once their operations need what is broken
+	bound time.Duration // how soon all know, at the latest, once their operations need the broken part
 	kind  []int         // of mesh.FaultKind
 	ranks []int         // that the error may name
-	alone []int         // ranks that are cut off: what they say is their own affair
+	alone []int         // ranks that are cut off: their own errors are not judged
 	text  string
 }
 
@@ -114,7 +114,7 @@ func (s *Scenario) causes() (all []cause) {
 			}
 		}
 		if f.Flow&Mesh != 0 {
-			c.alone = c.ranks // either side of it may find the other dead
+			c.alone = c.ranks // each side of the fault may find the other dead
 		}
 		all = append(all, c)
 	}
@@ -124,7 +124,7 @@ func (s *Scenario) causes() (all []cause) {
 // never0 stands for a moment that depends on the ranks.
 const never0 = time.Duration(0)
 
-// quiet is when the last transient fault is over, and TCP has mended what it broke.
+// quiet is when the last transient fault is over, and TCP has mended its damage.
 func (s *Scenario) quiet() (at time.Duration) {
 	for i := range s.Faults {
 		if f := &s.Faults[i]; s.ends(f) == never && f.For > 0 {
@@ -144,7 +144,7 @@ func (s *Scenario) quiet() (at time.Duration) {
 const manySYN = 30 * time.Second
 
 // slack is how long an operation may take once all ranks have come to it and nothing is wrong:
-// queues are short and links slow, and what is lost is found missing after a cutoff.
+// queues are short and links slow, and losses are found after a cutoff.
 func (s *Scenario) slack() time.Duration {
 	for _, f := range s.Faults {
 		if f.Share > 0 && f.Flow&Meeting != 0 {

@@ -7,8 +7,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/hostnet"
 )
 
-// listener takes connections. Its kernel makes them, so whoever dials does not notice that nobody
-// accepts.
+// listener takes connections. Its kernel makes them, so callers do not notice that nobody accepts.
 type listener struct {
 	host    *Host
 	port    uint16

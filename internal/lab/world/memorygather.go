@@ -20,7 +20,7 @@ type memoryGather struct {
 	boxed  []int // members with a mailbox each way
 	seen   []int // of each ring: chunks that were there when Poll left it
 	full   bool  // the last Multicast was refused
-	next   int   // member whose ring is read first
+	next   int   // the member with the ring that is read first
 	broken []error
 	untold []int // broken members that the sink does not know of
 	stats  fabric.Stats

@@ -96,9 +96,9 @@ func disagreements(ranks, a, b int) (all []disagreement) {
 	return all
 }
 
-// TestMismatchWithNodes: ranks that call different things on hosts of several ranks get an error of that very
-// call, which names two of them and what their callers called, whatever steps that is made of. Odd ones are
-// each rank alone, and each host as a whole; roots are on one host, on two, and in no column.
+// TestMismatchWithNodes: ranks that call different things on hosts of several ranks get an error of that very call,
+// which names two of them and what their callers called, with any number of steps in the call. Odd ones are each rank
+// alone, and each host as a whole; roots are on one host, on two, and in no column.
 func TestMismatchWithNodes(t *testing.T) {
 	number := 0
 	for _, on := range [][]int{{0, 0, 1, 1}, {0, 1, 0, 1}, {0, 0, 0, 1}, {0, 0, 0, 0, 1, 1}, {0, 1, 0, 1, 0, 0}} {

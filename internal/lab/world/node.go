@@ -22,7 +22,7 @@ type Node struct {
 // nodePort is where every node listens.
 const nodePort = 7470
 
-// secret is that of all nodes and ranks that have one.
+// secret is the secret of all nodes and ranks that have one.
 const secret = "correct-horse-battery-staple"
 
 // address is where a node is.
@@ -157,7 +157,7 @@ func (n *node) end(how Deed) {
 		n.host.Kill(how == Crash)
 	}
 	if n.server != nil {
-		_ = n.server.Close() // of a process that was killed, whose sockets are gone
+		_ = n.server.Close() // the process may have been killed: then its sockets are gone
 		n.server = nil
 	}
 }

@@ -17,8 +17,8 @@ type Odd struct {
 	Call  Call
 }
 
-// lastOdd is how many calls follow an odd one at least: more than a rank has under way, so that whoever has
-// given and got all that it had to comes to one that tells.
+// lastOdd is how many calls follow an odd one at least: more than a rank has under way. So a rank that has given and
+// got everything in the odd call comes to a later one that tells it.
 const lastOdd = mostAsync + 2
 
 // call returns what a rank calls at a step.
@@ -55,7 +55,7 @@ func (s *Scenario) fitOdds() bool {
 	return len(s.Odds) < 2 && (len(s.Odds) == 0 || !slices.ContainsFunc(s.Faults, func(f Fault) bool { return s.ends(&f) != never }))
 }
 
-// same reports whether two calls are, whatever of them is not looked at.
+// same reports whether two calls are the same, apart from fields that are not looked at.
 func (c *Call) same(o *Call) bool {
 	root := c.Root == o.Root || c.Kind != Broadcast && c.Kind != Reduce
 	return c.Kind == o.Kind && root && (c.Bytes == o.Bytes || c.Kind == Barrier) && (c.Type == o.Type || !c.Kind.reduces())

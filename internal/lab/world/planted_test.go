@@ -33,7 +33,8 @@ type bug struct {
 // edit is one in another place.
 type edit struct{ file, old, new string }
 
-// unjudged is what made B4 a hang: who answers polls was alive, whatever became of elements.
+// unjudged is the reason why B4 was a hang: a peer that answers polls counts as alive, even if no
+// elements come.
 var unjudged = edit{
 	file: "protocol/innetwork/path.go",
 	old:  `	if s.err == nil && s.cfg.Timeout > 0 && waited >= s.cfg.Timeout {`,
@@ -374,7 +375,8 @@ func TestPlantedBugsApply(t *testing.T) {
 	}
 }
 
-// lastBegun returns the line about the seed that was begun last, of those that a panic ends.
+// lastBegun returns the line about the seed that was begun last: where a panic ended the search,
+// the seed that panicked.
 func lastBegun(out string) string {
 	all := begun.FindAllString(out, -1)
 	if len(all) == 0 {
@@ -409,7 +411,7 @@ func plant(t *testing.T, b *bug) string {
 	return file
 }
 
-// hunt runs the search, built with an overlay if there is one, and returns what it says.
+// hunt runs the search, built with an overlay if there is one, and returns its output.
 func hunt(t *testing.T, overlay string, switched bool) string {
 	program := filepath.Join(t.TempDir(), "world.test")
 	out, err := exec.Command("go", "test", "-c", "-vet=off", "-overlay", overlay, "-o", program, ".").CombinedOutput()
@@ -417,7 +419,7 @@ func hunt(t *testing.T, overlay string, switched bool) string {
 	c := exec.CommandContext(t.Context(), program, "-test.run", "^TestSoak$", "-test.timeout", "10m", "-seeds", strconv.Itoa(atMost), "-shrink", "0", "-begin", "-switch="+strconv.FormatBool(switched))
 	c.Env = append(os.Environ(), "GOMAXPROCS=1")
 	start := time.Now()
-	out, _ = c.CombinedOutput() // what it says counts
+	out, _ = c.CombinedOutput() // its output counts
 	t.Logf("%v: %s", time.Since(start).Round(time.Second), out1.Find(out))
 	return string(out)
 }

@@ -80,7 +80,7 @@ func (s *Scenario) play(p *pulse) (rep Report) {
 		switch e.Deed {
 		case Kill, Stop:
 			go ranks[e.Rank].suffer(&e, stop)
-		case Crash: // the host, whoever is on it
+		case Crash: // the host loses power, with all ranks on it
 			for _, r := range s.beside(e.Rank) {
 				go ranks[r].suffer(&e, stop)
 			}

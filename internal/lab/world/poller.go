@@ -90,7 +90,7 @@ func (p *poller) ready(now time.Time) []unix.EpollEvent {
 	return p.events
 }
 
-// look returns the events of a socket: all that hold, or, if it is watched for edges, those that are new.
+// look returns the events of a socket: all that hold or, if it is watched for edges, the new ones.
 func (w *watch) look(now time.Time) (events uint32) {
 	s := w.socket
 	edge := w.events&unix.EPOLLET != 0

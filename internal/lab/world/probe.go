@@ -17,7 +17,7 @@ type prober struct {
 	host  *Host
 	o     udp.Options
 	port  uint16
-	heard []udp.Heard // of whoever listens
+	heard []udp.Heard // by rank: its probes that have come
 
 	inbox []probe // of world.mu, as are those below
 	bell  chan struct{}

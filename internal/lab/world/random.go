@@ -88,7 +88,7 @@ func Random(seed uint64) Scenario {
 	return s
 }
 
-// add adds a fault, if what comes of it is clear.
+// add adds a fault, if its consequences are clear.
 func (s *Scenario) add(f Fault) {
 	if s.ends(&f) != maybe {
 		s.Faults = append(s.Faults, f)

@@ -392,7 +392,7 @@ func summed(step, size, k int) byte {
 	return byte(size*(step*31+k*7+k>>8) + 17*size*(size-1)/2)
 }
 
-// differs says where a buffer is not what it should be.
+// differs says where a buffer has wrong bytes.
 func differs(got []byte, want func(k int) byte) string {
 	for k := range got {
 		if got[k] != want(k) {

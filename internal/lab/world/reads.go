@@ -16,7 +16,7 @@ const (
 	mostReads   = 4 // under way at a time
 	readTries   = 7 // until one has failed
 	readTimer   = 67 * time.Millisecond
-	readHeaders = 82 // bytes of a request, and of a response beside what it brings
+	readHeaders = 82 // bytes of a request, and of a response without its payload
 )
 
 // registered is memory of a process that its right neighbours may read.
@@ -116,7 +116,7 @@ func (g *gather) ask(p *pull) {
 	}
 }
 
-// answer reads the memory of another rank, whose process has no part in that.
+// answer reads the memory of another rank; that rank's process has no part in it.
 func (g *gather) answer(p *pull, from *gather) {
 	w, now := g.host.world, time.Now()
 	if p.ended {
@@ -213,8 +213,8 @@ func (w *World) trespassed() error {
 	return w.trespass
 }
 
-// pull lets, in half of the seeds, ranks read what they miss, has some ranks register their buffers, and some datagrams come late or
-// twice.
+// pull lets, in half of the seeds, ranks read the chunks they miss, has some ranks register their buffers, and some
+// datagrams come late or twice.
 func (s *Scenario) pull(seed uint64) {
 	d := draw{rand.New(rand.NewPCG(seed, 0x70756c6c))}
 	if d.chance(0.5) {

@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestReads: where links lose multicast, ranks read what they miss, and see every byte; memory that its rank has taken back is
-// never read.
+// TestReads: where links lose multicast, ranks read the chunks that they miss, and see every byte; memory that its rank
+// has taken back is never read.
 func TestReads(t *testing.T) {
 	s := Scenario{
 		Seed: 1, Net: Config{Ranks: 4, Seed: 1, Delay: 20 * time.Microsecond, Rate: 1.25e9, MTU: 1500, Queue: 256, Reads: 4, Stray: 0.05},

@@ -21,10 +21,10 @@ const (
 )
 
 // region is memory that ranks of a host share, as internal/transport/shm has it: rings of chunks,
-// mailboxes and streams, each with one writer, that stay as they are where a process ends. What is
-// written is seen once it has been copied. world.mu guards everything.
+// mailboxes and streams, each with one writer. They stay as they are where a process ends. Bytes
+// are seen once they have been copied. world.mu guards everything.
 type region struct {
-	host     *Host // whose process serves it
+	host     *Host // the process that serves it
 	job, key uint64
 	lay      shm.Layout
 	address  string
@@ -40,7 +40,7 @@ type region struct {
 // share is what one rank has of a region.
 type share struct {
 	*region
-	rank    *Host // whose it is; nil: nobody has it yet
+	rank    *Host // the rank that has this share; nil: none has yet
 	member  int
 	gather  *memoryGather
 	streams *memoryStreams
@@ -87,7 +87,7 @@ func (h *Host) ServeRegion(ctx context.Context, job, key uint64, lay shm.Layout)
 	return r, nil
 }
 
-// stop serves nobody any more. Those that have the region keep it.
+// stop serves nobody any more. Ranks that have the region keep it.
 func (r *region) stop() {
 	r.over = true
 	delete(r.host.regions, r.address)
@@ -126,7 +126,7 @@ func (h *Host) DialRegion(_ context.Context, address string, job, key uint64, ra
 
 var errRefused = errors.New("shm: refused by the region's server")
 
-// Attach implements hostnet.RegionClient. A server whose process stands still answers later.
+// Attach implements hostnet.RegionClient. A server that is stopped answers later.
 func (c *regionClient) Attach(ctx context.Context) (hostnet.Region, error) {
 	w, r := c.host.world, c.region
 	w.mu.Lock()

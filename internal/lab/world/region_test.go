@@ -19,8 +19,8 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/shm"
 )
 
-// TestOneHost: ranks that are on one host share memory, and an operation takes about as long as it
-// takes to copy what it moves.
+// TestOneHost: ranks that are on one host share memory, and an operation takes about as long as
+// copying its bytes.
 func TestOneHost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const size, n = 4, 1 << 20
@@ -70,8 +70,8 @@ func regions(t *testing.T, lay shm.Layout) (all []hostnet.Region) {
 	return all
 }
 
-// TestRegionIsServedOnce: a region is of its host, of those that know its key, and of each of its
-// ranks once.
+// TestRegionIsServedOnce: a region serves ranks of its own host that know its key, and each of them
+// once.
 func TestRegionIsServedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := New(Config{Ranks: 3, On: []int{0, 0, 1}}, Fault{What: Descriptors, From: 1, At: time.Second, For: time.Second})

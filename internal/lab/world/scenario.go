@@ -53,7 +53,7 @@ type Slow struct {
 // ranks have joined: it is announced that far ahead.
 const returning = 2*collective.MaxInFlight + 8
 
-// joinTimeout is that of all scenarios: longer than ranks are late.
+// joinTimeout is MCAST_JOIN_TIMEOUT in all scenarios: longer than ranks are late.
 const joinTimeout = time.Minute
 
 // Kind is a collective.
@@ -81,9 +81,9 @@ type Call struct {
 	Kind  Kind
 	Bytes int         // of a shard, or of the whole where it is not cut
 	Root  int         // a rank
-	Type  reduce.Type // of what is summed: I8, F32 or BF16
+	Type  reduce.Type // type of the elements that are summed: I8, F32 or BF16
 	Async bool        // ranks go on, and wait for it later
-	Keep  int         // an Allgather whose result lies in memory that ranks share, and is held for so many steps; 0: it does not
+	Keep  int         // steps for which an Allgather's result is held in shared memory; 0: it lies elsewhere
 }
 
 // Late says that a rank comes to a step later than others: 0 is to join, 1 the first call, and the
@@ -93,7 +93,7 @@ type Late struct {
 	By         time.Duration
 }
 
-// Deed is what a rank does beside its calls, or what is done to it.
+// Deed is something that a rank does beside its calls, or that is done to it.
 type Deed uint8
 
 // The deeds.
@@ -106,9 +106,9 @@ const (
 	deeds
 )
 
-// Event is a deed and when: Kill, Crash and Stop come at a time, the others at a step. A node, whose
-// number follows those of the ranks, may be killed, crash, stop and leave, all at a time, and starts
-// again after For, if that is not 0.
+// Event is a deed and when: Kill, Crash and Stop come at a time, the others at a step. A node has a number after the
+// numbers of the ranks. It may be killed, crash, stop and leave, all at a time, and starts again after For, if that is
+// not 0.
 type Event struct {
 	Rank int
 	Deed Deed

@@ -60,7 +60,7 @@ type socket struct {
 	peer    netip.AddrPort
 	muted   bool
 	queue   []packet
-	arrived int           // packets that have come so far, those that are under way included
+	arrived int           // packets that have come so far, and the packets under way
 	news    syscall.Errno // what the network said about a datagram that was sent
 	sent    int           // calls of Send
 	full    bool          // the last Send found no room

@@ -12,15 +12,15 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys"
 )
 
-// stream is a connection of TCP: what is lost is repeated, after longer and longer pauses.
+// stream is a connection of TCP: lost segments are repeated, after longer and longer pauses.
 type stream struct {
 	world   *World
 	flow    Flow // Meeting until a rank has greeted on it
 	segment int  // payload bytes of the largest packets
 }
 
-// end is one end of a stream. It implements net.Conn for whoever waits, and has take and give for a
-// fabric, which does not. world.mu guards everything.
+// end is one end of a stream. It implements net.Conn for callers that wait, and has take and give for a fabric, which
+// does not. world.mu guards everything.
 type end struct {
 	*stream
 	host *Host
@@ -33,7 +33,7 @@ type end struct {
 	closed   bool   // by this end
 
 	queue  []segment // not acknowledged yet
-	queued int       // bytes of it
+	queued int       // bytes in queue
 	sent   int       // elements of queue that are under way
 	ending bool      // a FIN was queued
 	arrive time.Time // of what was sent last
@@ -149,7 +149,7 @@ func (e *end) arrived() {
 	e.forget()
 }
 
-// refuse is what a kernel answers whose process has closed the connection.
+// refuse is the answer of a kernel when its process has closed the connection.
 func (e *end) refuse() {
 	if e.world.passes(e.peer.host, e.host, e.flow, smallest) {
 		e.fail(syscall.ECONNRESET)
@@ -410,7 +410,7 @@ func (e *end) Close() error {
 	return nil
 }
 
-// CloseWrite is that of net.TCPConn.
+// CloseWrite does as net.TCPConn's does: it sends a FIN.
 func (e *end) CloseWrite() error {
 	e.world.mu.Lock()
 	defer e.world.mu.Unlock()

@@ -100,7 +100,7 @@ func (t *streams) Peek(from, limit int) []byte {
 	return p.in[:min(len(p.in), limit)]
 }
 
-// append adds bytes behind those that are there.
+// append adds bytes behind the ones that are there.
 func (p *flow) append(b []byte) {
 	at := p.from % 8
 	all := make([]byte, 0, (at+len(p.in)+len(b)+7)/8*8)

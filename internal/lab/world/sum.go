@@ -19,8 +19,8 @@ func value(step, rank, k int) float32 {
 	return float32(int32(h%20011)-10005) / float32(int32(1)<<(h>>28))
 }
 
-// inputs returns n elements of a type, from the first-th on, of what a rank gives: bytes (I8, whose
-// sums wrap), F32, or BF16.
+// inputs returns n elements of a type, from the first-th on, of a rank's input: bytes (I8, and their sums wrap), F32,
+// or BF16.
 func inputs(t reduce.Type, step, rank, first, n int) []byte {
 	b := make([]byte, n*t.Size())
 	for k := range n {

@@ -45,7 +45,7 @@ func Switched(seed uint64) Scenario {
 	return s
 }
 
-// nodes draws which nodes there are, and which of them ranks name.
+// nodes draws the nodes that there are, and the ones that each rank names.
 func (d draw) nodes(s *Scenario) {
 	child := Node{Parent: 1}
 	switch d.IntN(6) {
@@ -151,7 +151,7 @@ func (d draw) branch(s *Scenario) Fault {
 	return f
 }
 
-// ofNode draws what is wrong with a node itself, or with all that is said to it.
+// ofNode draws a fault of a node itself, or of everything that is sent to it.
 func (d draw) ofNode(s *Scenario) Fault {
 	f := Fault{What: Drop, At: d.during(s), From: s.Net.Ranks + d.IntN(len(s.Nodes)), To: Anybody}
 	f.For = of(d, 0, d.between(time.Millisecond, 10*time.Second))

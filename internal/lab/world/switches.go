@@ -34,7 +34,7 @@ func (s *Scenario) troubles(f *Fault) bool {
 	return f.What != Drop || f.Flow&Switch != 0
 }
 
-// node reports whether a number is that of a node's host.
+// node reports whether a host is a node's.
 func (s *Scenario) node(host int) bool { return host >= s.Net.Ranks }
 
 // calm is when the last trouble of switches is over; never false if some lasts.

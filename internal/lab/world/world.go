@@ -1,13 +1,11 @@
-// Package world is a network in virtual time for ranks that run as they ship: it implements
-// hostnet.Network, so everything above the sockets is the code of the product: rendezvous, lobby,
-// mesh, probes, both lanes, the route of reductions. Time is that of a bubble of testing/synctest,
-// which advances when all goroutines wait, so an hour of waiting costs nothing and a hang is seen
-// at once.
+// Package world is a network in virtual time for ranks that run as they ship: it implements hostnet.Network, so
+// everything above the sockets is the code of the product: rendezvous, lobby, mesh, probes, both lanes, the route of
+// reductions. Its clock is the clock of a bubble of testing/synctest, which advances when all goroutines wait, so an
+// hour of waiting costs nothing and a hang is seen at once.
 //
-// A World has hosts with ranks, one each or several. Between hosts go multicast datagrams, which are lost where a
-// queue is full or a Fault says so, and streams, which repeat what is lost as TCP does; ranks of
-// a host may share memory. What is simulated is said in decision 0031; what is not: the kernel's
-// sockets, and memory that processes map.
+// A World has hosts with ranks, one each or several. Between hosts go multicast datagrams, which are lost where a queue
+// is full or a Fault says so, and streams, which repeat lost segments as TCP does; ranks of a host may share memory.
+// Decision 0031 lists the parts that are simulated. The kernel's sockets, and memory that processes map, are not.
 package world
 
 import (
@@ -22,7 +20,7 @@ type Config struct {
 	Ranks int
 	On    []int // the host of each rank, those before Ranks; nil: one each
 	Users []int // of each rank; nil: one
-	Nodes int   // aggregation nodes, whose processes and hosts have the numbers from Ranks on
+	Nodes int   // aggregation nodes; their processes and hosts have the numbers from Ranks on
 	Seed  uint64
 	Delay time.Duration // of a packet from host to host
 	Rate  float64       // bytes a second that a host's link carries, each way
@@ -43,13 +41,12 @@ type World struct {
 	faults   []Fault
 	members  map[netip.AddrPort][]receiver // by multicast group
 	lost     int                           // packets that faults have taken
-	keys     uint32                        // of memory that was registered
-	reads    int                           // of it
+	keys     uint32                        // keys given to registered memory
+	reads    int                           // reads of registered memory
 	trespass error                         // a read of memory that its rank has taken back
 }
 
-// New returns a network in which nothing is wrong but for the given faults, whose times count from
-// now.
+// New returns a network in which nothing is wrong but for the given faults. Their times count from now.
 func New(c Config, faults ...Fault) *World {
 	w := &World{
 		cfg: c, start: time.Now(), rng: rand.New(rand.NewPCG(c.Seed, 0x776f726c64)), faults: faults,

@@ -16,7 +16,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
 )
 
-// TestGroupInVirtualTime joins four ranks, of which one is ten seconds late each time, and runs an
+// TestGroupInVirtualTime joins four ranks, one of them ten seconds late each time, and runs an
 // operation of each kind.
 func TestGroupInVirtualTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -16,10 +16,10 @@ import (
 // Options say what to check.
 type Options struct {
 	Nodes    int    // of the job that is meant
-	GPUs     int    // of a node, one rank each; 0: those that are found, or 1
+	GPUs     int    // of a node, one rank each; 0: the GPUs of this host, or 1
 	NVSwitch string // "yes", "no", or "unknown": whether one is found
 	LibNCCL  string // path of libnccl.so.2; empty: it is looked for
-	Python   string // interpreter whose torch is meant; empty: that of VIRTUAL_ENV or PATH
+	Python   string // interpreter that has torch; empty: the one of VIRTUAL_ENV or PATH
 
 	Loader  []string // starts the child that loads libraries: see probe.Loader
 	Program string   // path of this program, beside which the library may lie
@@ -32,7 +32,7 @@ type Topology struct {
 	Nodes    int    `json:"nodes"`
 	GPUs     int    `json:"gpus_per_node"`
 	NVSwitch string `json:"nvswitch"` // yes, no or unknown
-	Found    string `json:"found"`    // what was found of it on this host
+	Found    string `json:"found"`    // GPUs and NVSwitch of this host, in words
 }
 
 // checker is a check under way.
@@ -54,7 +54,7 @@ func Run(ctx context.Context, o Options) (Report, error) {
 		return c.Report, err
 	}
 	c.topology()
-	// What the plugin offers depends on these, and it is asked for what it would offer the job.
+	// The plugin's offer depends on these variables, and it is asked for its offer to the job.
 	env := append(c.environ(), probe.Job(c.Topology.Nodes, c.Topology.GPUs)...)
 	c.loader = probe.Loader{Command: o.Loader, Env: env}
 	if c.interpreter = c.python(); c.interpreter != "" {

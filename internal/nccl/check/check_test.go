@@ -71,7 +71,7 @@ func (s *site) run() Report {
 	return r
 }
 
-// requireFault says that one thing alone stands in the way, and what is to be set for it.
+// requireFault checks that there is one fault alone, with this text and this remedy.
 func requireFault(t *testing.T, r Report, says, set string) {
 	t.Helper()
 	var faults []Finding
@@ -194,7 +194,7 @@ func TestTunerRules(t *testing.T) {
 	require.Equal(t, "Allgather by CollNet, Reduce-Scatter as NCCL chooses", r.Reason)
 	require.Contains(t, r.Collectives[0].Why, "in flight at once")
 
-	s := auto(22005) // whose tuner is not asked
+	s := auto(22005) // NCCL does not ask its tuner
 	s.vars["NCCL_TUNER_PLUGIN"] = pluginFile
 	s.opts.LibNCCL = nccltest.NCCL(t, t.TempDir(), 22005, "ncclNetPlugin_v8", "ncclCollNetPlugin_v8")
 	r = s.run()
@@ -284,7 +284,7 @@ func TestPython(t *testing.T) {
 	s.vars["VIRTUAL_ENV"] = filepath.Dir(filepath.Dir(python))
 	r := s.run()
 	require.Equal(t, torchs, r.NCCL.Path)
-	require.Equal(t, "that of torch in "+python, r.NCCL.Where)
+	require.Equal(t, "torch's, of "+python, r.NCCL.Where)
 	requireFault(t, r, "does not find", "LD_LIBRARY_PATH="+filepath.Join(packages, "torch_mcast/lib")+":$LD_LIBRARY_PATH")
 
 	s.opts.Environ = nil

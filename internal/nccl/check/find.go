@@ -37,8 +37,8 @@ func pythonPath(ctx context.Context, python string, environ []string) []string {
 	return path
 }
 
-// python returns the interpreter to ask: the one that was named, that of the virtual environment,
-// or the first on the path; empty: there is none.
+// python returns the interpreter to ask: the one that was named, else the one of the virtual
+// environment, else the first on the path; empty: there is none.
 func (c *checker) python() string {
 	if c.Python != "" {
 		return c.Python
@@ -68,15 +68,15 @@ func (c *checker) packaged(files ...string) string {
 	return ""
 }
 
-// findNCCL returns the paths of the NCCLs that there are and whose each is; the one that counts
-// comes first. torch brings its own and loads it whatever the loader's path says.
+// findNCCL returns the paths of the NCCLs on this host and where each comes from; the one that
+// counts comes first. torch brings its own and loads it even if the loader's path has another.
 func (c *checker) findNCCL(ctx context.Context) []NCCL {
 	if c.LibNCCL != "" {
 		return []NCCL{{Path: c.LibNCCL, Where: "as --nccl says"}}
 	}
 	var found []NCCL
 	if path := c.packaged("nvidia/nccl/lib/"+ncclFile, "torch/lib/"+ncclFile); path != "" {
-		found = append(found, NCCL{Path: path, Where: "that of torch in " + c.interpreter})
+		found = append(found, NCCL{Path: path, Where: "torch's, of " + c.interpreter})
 	}
 	if l := c.loader.Load(ctx, ncclFile); l.Path != "" && !slices.ContainsFunc(found, func(n NCCL) bool { return same(n.Path, l.Path) }) {
 		found = append(found, NCCL{Path: l.Path, Where: c.foundBy(l.Path)})

@@ -27,7 +27,7 @@ type Report struct {
 // NCCL is a libnccl.so.2.
 type NCCL struct {
 	Path    string        `json:"path"`
-	Where   string        `json:"where"` // whose it is, or how it was found
+	Where   string        `json:"where"` // where it comes from, or how it was found
 	Version probe.Version `json:"version_code"`
 	Name    string        `json:"version"`
 	Wants   probe.Tables  `json:"looks_for"`

@@ -28,7 +28,7 @@ func (c *checker) network() {
 		c.note(Finding{Set: "NCCL_TOPO_FILE="}, "%s: there is no such file, and NCCL goes on without", c.written("NCCL_TOPO_FILE"))
 	}
 	if _, err := config.Load(c.lookup, nil); err != nil {
-		c.fault(Finding{Do: "mcast env lists what is allowed"}, "%v", err)
+		c.fault(Finding{Do: "mcast env lists the allowed values"}, "%v", err)
 	}
 	for _, warning := range config.Unknown(c.environ()) {
 		c.note(Finding{}, "%s", warning)
@@ -100,7 +100,7 @@ func (c *checker) nearEach() bool {
 	return true
 }
 
-// choice checks that it is our tuner that NCCL asks, and that nothing forbids what it says.
+// choice checks that NCCL asks our tuner, and that no variable forbids the tuner's choice.
 func (c *checker) choice(ctx context.Context) {
 	if v := c.get("NCCL_ALGO"); excluded(v, "collnetdirect") {
 		c.fault(Finding{Set: "NCCL_ALGO="}, "%s does not allow CollNetDirect everywhere: the tuner stays out", c.written("NCCL_ALGO"))
@@ -115,7 +115,7 @@ func (c *checker) choice(ctx context.Context) {
 }
 
 // excluded reports whether a variable of NCCL's keeps a choice out. It may name collectives and
-// lists; what is not plainly for us counts as against, as in ncclnet/tuner.c.
+// lists; a value that is not plainly for us counts as against, as in ncclnet/tuner.c.
 func excluded(value, wanted string) bool {
 	return value != "" && (strings.Contains(value, "^") || !strings.Contains(strings.ToLower(value), wanted))
 }

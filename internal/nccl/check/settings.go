@@ -13,11 +13,11 @@ import (
 // has none those of NCCL's files.
 type settings struct {
 	values map[string]string
-	from   map[string]string // the file of those that are not from the environment
+	from   map[string]string // the file of each variable that came from a file
 }
 
 // readSettings reads the environment and then the files, as NCCL does (src/misc/param.cc): the
-// user's, then that of the host. root stands for /.
+// user's file, then the host's. root stands for /.
 func readSettings(environ []string, root string) settings {
 	s := settings{values: map[string]string{}, from: map[string]string{}}
 	for _, entry := range environ {
@@ -36,7 +36,7 @@ func readSettings(environ []string, root string) settings {
 	return s
 }
 
-// addFile adds those that are not set yet. A file that cannot be read counts as empty.
+// addFile adds the variables that are not set yet. A file that cannot be read counts as empty.
 func (s settings) addFile(path string) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -45,7 +45,7 @@ const (
 // asksForWindows is the version of the tuner by which NCCL asks how large windows are to be.
 const asksForWindows = 6
 
-// collectives says which of the two go through CollNet, if nothing stands in the way.
+// collectives says whether Allgather and Reduce-Scatter go through CollNet, if nothing stands in the way.
 func (c *checker) collectives(ctx context.Context) {
 	s, err := config.Load(c.lookup, nil)
 	if err != nil {
@@ -82,8 +82,8 @@ func collective(name, variable string, from int, has map[need]bool) Collective {
 		why := map[need]string{
 			aSwitch:    "from %d bytes in total, with the switch",
 			registered: "from %d bytes in total, where buffers are registered with NCCL",
-			pairs:      "from %d bytes in total to what NCCL has in flight at once: two nodes of several GPUs need no switch",
-			whole:      "from %d bytes in total to what NCCL has in flight at once, channels x NCCL_BUFFSIZE",
+			pairs:      "from %d bytes in total to as many as NCCL has in flight at once: two nodes of several GPUs need no switch",
+			whole:      "from %d bytes in total to as many as NCCL has in flight at once, channels x NCCL_BUFFSIZE",
 		}[r.need]
 		return Collective{Name: name, CollNet: true, From: r.from, Why: "by CollNet " + fmt.Sprintf(why, r.from)}
 	}

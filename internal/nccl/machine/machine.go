@@ -42,7 +42,7 @@ const (
 // busID is an address such as 0000:3b:00.0; NVIDIA's module may write a domain of 8 digits.
 var busID = regexp.MustCompile(`^[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$`)
 
-// Read looks at a host whose / is root.
+// Read looks at a host that has its / at root.
 func Read(root string) (Machine, error) {
 	m := Machine{root: root}
 	devices := filepath.Join(root, pciDevices)
@@ -67,7 +67,7 @@ func Read(root string) (Machine, error) {
 	return m, nil
 }
 
-// addDriven keeps to the GPUs that NVIDIA's module drives, where it runs, and adds those that sysfs
+// addDriven keeps to the GPUs that NVIDIA's module drives, where it runs, and adds GPUs that sysfs
 // does not show, as in some containers.
 func (m *Machine) addDriven(dir string) {
 	entries, err := os.ReadDir(dir)

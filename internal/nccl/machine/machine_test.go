@@ -37,7 +37,7 @@ func TestRead(t *testing.T) {
 	}}, m)
 	require.Equal(t, 2, m.Sockets())
 
-	// What the driver leaves alone is not NCCL's, and what it alone shows is.
+	// NCCL does not use a GPU that the driver leaves alone, but uses one that only the driver shows.
 	h.Driven("0000:18:00.0")
 	h.Driven("00000000:E0:00.0")
 	m, err = Read(h.Root)
@@ -74,7 +74,7 @@ func TestParseGPU(t *testing.T) {
 	}
 }
 
-// Each GPU and its device hang on a bridge of their own, below what is really there.
+// Each GPU and its device hang on a bridge of their own, below the real bridges.
 func TestWriteTopology(t *testing.T) {
 	h := twoSockets(t)
 	h.File("sys/devices/system/node/node0/cpumap", "0000000f\n")

@@ -49,8 +49,8 @@ type (
 // a node: for Allgather and Reduce-Scatter every GPU must be the one nearest to some device, and a
 // device without a PCI address counts as the first CPU's (graph/search.cc, graph/xml.cc of NCCL).
 //
-// GPU and device get a bridge of their own, which there is not: then the two are nearer to each
-// other than to anything else, whatever hangs on the CPU besides.
+// GPU and device get a bridge of their own, which does not exist: then the two are nearer to each
+// other than to anything else on the CPU.
 //
 // Of a GPU its address is enough. CPUs and bridges are told in full: a rank completes those above
 // its own GPU alone, and takes one that another rank has completed for a second one.
@@ -129,8 +129,8 @@ func (m Machine) cpuinfo() map[string]string {
 	return about
 }
 
-// bridge returns the device of an address among the children of another one, with all that NCCL
-// reads of it.
+// bridge returns the device of an address among the children of another one, with all attributes
+// that NCCL reads.
 func (m Machine) bridge(of *[]*xmlPCI, id string) *xmlPCI {
 	for _, p := range *of {
 		if p.BusID == id {

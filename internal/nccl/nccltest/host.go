@@ -39,7 +39,7 @@ func (h *Host) GPU(path string, numa int) { h.PCI(path, "0x10de", "0x030200", nu
 // NVSwitch adds one.
 func (h *Host) NVSwitch(path string) { h.PCI(path, "0x10de", "0x068000", 0) }
 
-// Driven adds a GPU to those that NVIDIA's kernel module drives.
+// Driven adds a GPU to the ones that NVIDIA's kernel module drives.
 func (h *Host) Driven(busID string) {
 	h.File(filepath.Join("proc/driver/nvidia/gpus", busID, "information"), "Model: a GPU\n")
 }

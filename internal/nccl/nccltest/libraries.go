@@ -30,7 +30,7 @@ type Plugin struct {
 	Devices []string // in its net table
 	Paths   []string // of its devices on the PCI bus; nil: they have none
 	CollNet int      // how many of them are CollNet's
-	Fails   string   // what it logs before its init fails; empty: it does not
+	Fails   string   // the line that it logs before its init fails; empty: init works
 	Tables  []string // that it exports beside those of net v8 and CollNet v8
 	Needs   string   // a function that nobody has
 }
@@ -72,7 +72,7 @@ struct table ncclNetPlugin_v8 = { "%[5]s", init, net, properties }, ncclCollNetP
 `, strings.Join(p.Devices, `", "`), p.Fails, len(p.Devices), p.CollNet, p.Name, more.String(), strings.Join(p.Paths, `", "`)))
 }
 
-// Crashing compiles a library that ends whoever loads it.
+// Crashing compiles a library that ends any process that loads it.
 func Crashing(t *testing.T, path string) string {
 	t.Helper()
 	return compile(t, path, `__attribute__((constructor)) static void crash(void) { *(volatile int *)8 = 0; }`)

@@ -26,8 +26,8 @@ import (
 	"unsafe"
 )
 
-// Child loads a library into this process as NCCL would, and writes what it found as JSON, a
-// Library. What it loads may end the process: that is what it is a process of its own for.
+// Child loads a library into this process as NCCL would, and writes its findings as JSON, a
+// Library. Loading may end the process: that is why it is a process of its own.
 func Child(w io.Writer, name string) error {
 	return json.NewEncoder(w).Encode(load(name))
 }

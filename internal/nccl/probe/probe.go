@@ -18,12 +18,12 @@ import (
 // Library is what loading one has shown.
 type Library struct {
 	Path    string  `json:"path,omitempty"`  // where the loader found it; empty: it could not be loaded
-	Error   string  `json:"error,omitempty"` // why it could not be loaded, or what it answered
+	Error   string  `json:"error,omitempty"` // why it could not be loaded, or the error that it returned
 	NCCL    Version `json:"nccl,omitempty"`  // of ncclGetVersion; 0: it is not NCCL
 	Net     *Offer  `json:"net,omitempty"`
 	CollNet *Offer  `json:"collnet,omitempty"`
 
-	// Log is what it wrote meanwhile: of a plugin, its warnings.
+	// Log has the lines that it wrote meanwhile: if it is a plugin, its warnings.
 	Log []string `json:"log,omitempty"`
 }
 
@@ -64,14 +64,14 @@ func (v Version) String() string {
 const timeLimit = 30 * time.Second
 
 // Loader starts the child: a command to which the name of a library is added, which calls Child.
-// env is its environment; nil: that of this process.
+// env is its environment; nil: the environment of this process.
 type Loader struct {
 	Command []string
 	Env     []string
 }
 
-// Job is what the environment of a rank says of a job with CollNet, as torchrun sets it. A plugin may
-// go by it in what it offers.
+// Job is the part of a rank's environment that describes a job with CollNet, as torchrun sets it. A plugin may offer
+// devices by it.
 func Job(nodes, ranks int) []string {
 	return []string{"NCCL_COLLNET_ENABLE=1", fmt.Sprintf("LOCAL_WORLD_SIZE=%d", ranks),
 		fmt.Sprintf("GROUP_WORLD_SIZE=%d", nodes), fmt.Sprintf("WORLD_SIZE=%d", nodes*ranks)}

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// Tables are the versions of the tables of a plugin: those that a plugin has, or those that an NCCL
-// looks for, in ascending order.
+// Tables are the versions of the tables that a plugin has, or that an NCCL looks for, in ascending
+// order.
 type Tables struct {
 	Net     []int `json:"net"`
 	CollNet []int `json:"collnet"`

@@ -1,5 +1,5 @@
-/* The beginnings of two tables of NCCL's network plugin, version 8 (ext-net/ of NCCL's repository),
- * by which a program may ask a plugin what it offers without being NCCL. */
+/* The beginnings of two tables of NCCL's network plugin, version 8 (ext-net/ of NCCL's repository).
+ * With them a program other than NCCL can ask a plugin for its devices. */
 #include <stdint.h>
 
 typedef void (*nccl_logger)(int level, unsigned long flags, const char *file, int line, const char *format, ...);

@@ -7,8 +7,7 @@ import (
 	"math/bits"
 )
 
-// Verify returns what is wrong with the bitmap, or nil: its count is that of the bits, and no bit
-// is set beyond its length.
+// Verify returns an error unless the count is the number of set bits, and no bit is set beyond the length.
 func (b *Bitmap) Verify() error {
 	ones := 0
 	for i, w := range b.words {

@@ -1,6 +1,6 @@
-// Package collective has the words that protocols share: how large a communicator may be and how much
-// may be in flight, how ranks disagree (MismatchError), words about members (Text), and, of all ways of a Reduce-Scatter, what is
-// to be done (Op) and parts of a shard (Range).
+// Package collective has the words that protocols share: how large a communicator may be and how much may be in flight,
+// how ranks disagree (MismatchError), words about members (Text), and, for all ways of a Reduce-Scatter, the task (Op)
+// and parts of a shard (Range).
 package collective
 
 import (
@@ -38,7 +38,7 @@ type MismatchError struct {
 	About string // which operation; "": the calls say it
 	Who   [2]int // by place
 	What  [2]Text
-	// Called says that About and What are of the calls of which the operation is a step, in terms of the group.
+	// Called says that the operation is a step of a call: About and What describe the calls, in terms of the group.
 	Called bool
 }
 

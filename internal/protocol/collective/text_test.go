@@ -16,7 +16,7 @@ func TestText(t *testing.T) {
 	require.Equal(t, inner, Textf("a broadcast of %d bytes from rank %v", 8, Place(1)))
 }
 
-// TestMismatchIn: the members that disagree are named, and so are those that they name.
+// TestMismatchIn: the error names the members that disagree, and the ranks in their texts.
 func TestMismatchIn(t *testing.T) {
 	ranks := []int{2, 5, 9}
 	name := func(place int) int { return ranks[place] }

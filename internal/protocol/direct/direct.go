@@ -1,13 +1,11 @@
-// Package direct is Reduce-Scatter without help from the network: every rank
-// streams each shard to the rank that owns it, and the owner sums. A Reduce is the
-// same with one owner; the other ranks are streamed headers alone. It is the
-// algorithm that ranks agree on when no aggregation node is configured, and
-// what they fall back to. Sums run in the order of reduce.InOrder, so that the same inputs give
-// the same bits whatever the timing, and whatever the path.
+// Package direct is Reduce-Scatter without help from the network: every rank streams each shard to the rank that owns
+// it, and the owner sums. A Reduce is the same with one owner; the other ranks are streamed headers alone. Ranks agree
+// on this algorithm when no switch is configured, and fall back to it. Sums run in the order of reduce.InOrder, so that
+// the same inputs give the same bits at any timing and on any path.
 //
-// Like internal/protocol/multicast it has no clock, socket, goroutine or lock. Whoever drives it moves
-// the bytes: out of NextChunk into the stream to a rank (Sent), and out of the stream from a rank, of
-// which it Wants some, into Received and Sum. internal/protocol/reducescatter does.
+// Like internal/protocol/multicast it has no clock, socket, goroutine or lock. Its driver,
+// internal/protocol/reducescatter, moves the bytes: out of NextChunk into the stream to a rank (Sent), and out of the
+// stream from a rank, as many as it Wants, into Received and Sum.
 //
 // The words are in docs/reference/glossary.md.
 package direct
@@ -18,8 +16,8 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
 )
 
-// Burst is how much of a shard goes to one owner before the next has its turn, and is summed at once,
-// in bytes. All owners are kept busy, and what is summed stays in the cache.
+// Burst is how many bytes of a shard go to one owner before the next has its turn, and are summed at once. All owners
+// are kept busy, and the summed bytes stay in the cache.
 const Burst = 128 << 10
 
 // Comm is one rank's side of the direct Reduce-Scatter.
@@ -32,8 +30,8 @@ type Comm struct {
 	out        []outbound
 	in         []bool   // a rank's header of the oldest unsummed operation has come
 	headers    int      // how many
-	last       int      // rank whose header was the last of an operation to come
-	least      int      // rank of which the least was there when the sum last waited for input
+	last       int      // rank that sent the last header of an operation
+	least      int      // rank with the least data when the sum last waited for input
 	srcs       [][]byte // what the streams of all ranks hold, as far as it was shown in this round
 	common     int      // the least of what was shown, if short: fewer bytes than wanted
 	short      bool
@@ -42,7 +40,7 @@ type Comm struct {
 	err        error
 }
 
-// outbound is where this rank is in what it streams to an owner.
+// outbound is how far this rank has come in its stream to an owner.
 type outbound struct {
 	seq  uint32 // operation
 	part int    // 0: its header; from 1: the parts of the shard
@@ -64,10 +62,9 @@ func New(rank, size int) *Comm {
 // Room returns how many operations may be posted now.
 func (c *Comm) Room() int { return collective.MaxInFlight - len(c.ops) }
 
-// Post begins an operation. All ranks give it the same number, greater than that of
-// the one before. need says, by rank, which parts of its shard each owner still
-// lacks, sorted, apart from each other, in whole elements, and is the same on all ranks; nil: all of
-// every shard. The caller has checked the arguments and that there is room.
+// Post begins an operation. All ranks give it the same number, greater than the one before. need says, by rank, which
+// parts of its shard each owner still lacks, sorted, apart from each other, in whole elements, and is the same on all
+// ranks; nil: all of every shard. The caller has checked the arguments and that there is room.
 func (c *Comm) Post(o Op, number uint32, need [][]collective.Range) {
 	p := new(op)
 	if n := len(c.spare); n > 0 {
@@ -84,8 +81,8 @@ func (c *Comm) Post(o Op, number uint32, need [][]collective.Range) {
 // Announce makes rank 0 tell the others, with every operation posted from now on.
 func (c *Comm) Announce(a Announcement) { c.news = a }
 
-// Announced returns the latest news from rank 0. Whoever has completed an
-// operation knows what rank 0 announced before it posted that one.
+// Announced returns the latest news from rank 0. A rank that has completed an operation knows all that rank 0 announced
+// before rank 0 posted that operation.
 func (c *Comm) Announced() Announcement { return c.news }
 
 // Oldest returns how far the oldest operation in flight has come; nothing moves where there is none.
@@ -99,8 +96,9 @@ func (c *Comm) Oldest() (at collective.Progress) {
 	return at
 }
 
-// Awaited returns the ranks that the oldest operation in flight waits for, ascending: those whose header has not
-// come or, once all have begun it and this rank has summed what it gets, those to which this one still has to send.
+// Awaited returns the ranks that the oldest operation in flight waits for, ascending. Until all have begun it, these
+// are the ranks that have not sent their header. Once this rank has summed its result, they are the ranks to which it
+// still has to send.
 func (c *Comm) Awaited() (begun bool, ranks []int) {
 	if len(c.ops) == 0 {
 		return false, nil
@@ -123,8 +121,8 @@ func (c *Comm) Awaited() (begun bool, ranks []int) {
 	return true, ranks
 }
 
-// Latest returns the rank that was the last to begin an operation that all have begun, and the one of which the
-// least was there when the sum last waited for input.
+// Latest returns the rank that was the last to begin an operation that all have begun, and the rank that had sent the
+// least when the sum last waited for input.
 func (c *Comm) Latest() (begun, input int) { return c.last, c.least }
 
 // Err returns why the lane cannot go on, or nil.
@@ -137,8 +135,8 @@ func (c *Comm) Break(rank int, err error) {
 	}
 }
 
-// NextChunk returns what comes next in the stream to a rank; it is empty if there is nothing. It is
-// valid until the next call for any rank.
+// NextChunk returns the next bytes of the stream to a rank, or none if there is nothing to send. They are valid until
+// the next call for any rank.
 func (c *Comm) NextChunk(to int) []byte {
 	o := &c.out[to]
 	if c.err != nil || o.seq == c.posted {
@@ -240,7 +238,7 @@ func (c *Comm) Received(from int, b []byte) (taken int) {
 	return wire.StreamAlign
 }
 
-// header compares what another rank called with what this one did.
+// header compares another rank's call with the call of this rank.
 func (c *Comm) header(p *op, from int, b []byte) bool {
 	var theirs wire.Stream
 	if err := theirs.Get(b); err != nil {
@@ -258,7 +256,7 @@ func (c *Comm) header(p *op, from int, b []byte) bool {
 	return true
 }
 
-// Gives reports whether another rank contributes to the operation of which Sum has just taken something.
+// Gives reports whether another rank contributes to the operation that Sum last worked on.
 func (c *Comm) Gives(from int) bool { return c.ops[c.summing].Of.Includes(from) }
 
 // Sum sums what all ranks have sent of the oldest operation that is not summed yet. It returns how many bytes

@@ -74,7 +74,7 @@ func newNetwork(size, room int, seed uint64) []*rank {
 	return comms
 }
 
-// target draws who gets the result among ranks.
+// target draws the ranks that get the result.
 func target(rng *rand.Rand, size int) wire.Target {
 	if rng.IntN(2) == 0 {
 		return 0
@@ -82,7 +82,7 @@ func target(rng *rand.Rand, size int) wire.Target {
 	return wire.ToRank(rng.IntN(size))
 }
 
-// giver draws, for some Reduces, the rank whose contribution alone there is: another one than the owner.
+// giver draws, for some Reduces, a rank other than the owner that alone contributes.
 func giver(rng *rand.Rand, to wire.Target, size int) wire.Target {
 	if root, one := to.Root(); one && size > 1 && rng.IntN(2) == 0 {
 		return wire.ToRank((root + 1 + rng.IntN(size-1)) % size)
@@ -90,7 +90,7 @@ func giver(rng *rand.Rand, to wire.Target, size int) wire.Target {
 	return 0
 }
 
-// random returns what a rank sends: n random bytes for each that gets a result.
+// random returns a rank's input: n random bytes for each rank that gets a result.
 func random(rng *rand.Rand, to wire.Target, size, n int) []byte {
 	if _, one := to.Root(); !one {
 		n *= size
@@ -213,8 +213,8 @@ func TestMismatch(t *testing.T) {
 	}
 }
 
-// TestMismatchOfCalls: what is a step of different calls does not go together, and the error says what was
-// called; if that is the same, of which steps the headers are.
+// TestMismatchOfCalls: steps of different calls do not go together, and the error names the calls or, if these are the
+// same, the steps in the headers.
 func TestMismatchOfCalls(t *testing.T) {
 	call := wire.Call{Collective: wire.Reduce, Op: uint8(reduce.Avg), Root: 5, Number: 3, Bytes: 400}
 	step := collective.Op{To: wire.ToRank(1), Count: 2, Type: reduce.F32, Reduction: reduce.Sum, Call: call}

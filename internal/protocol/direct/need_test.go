@@ -76,7 +76,7 @@ func TestOnlyWhatIsNeeded(t *testing.T) {
 				}
 				want[i], got[i] = append(want[i], sum), append(got[i], recv)
 			}
-			for r, recv := range got[i] { // what is held already lies where the own input was
+			for r, recv := range got[i] { // parts that are held already lie where the own input was
 				held := append([]byte(nil), want[i][r]...)
 				for _, p := range need[r] {
 					copy(held[p.From:p.To], recv[p.From:p.To])
@@ -100,8 +100,8 @@ func TestOnlyWhatIsNeeded(t *testing.T) {
 	})
 }
 
-// TestAnnouncementComesWithTheNextOperation: who has completed the operation that rank
-// 0 posted next knows the news; nobody knows it before.
+// TestAnnouncementComesWithTheNextOperation: a rank that has completed the operation that rank 0 posted next knows the
+// news; nobody knows it before.
 func TestAnnouncementComesWithTheNextOperation(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 4))
 	comms := newNetwork(4, 200, 1)
@@ -138,7 +138,7 @@ func TestShards(t *testing.T) {
 	assert.Empty(t, o.Shard(2))
 }
 
-// TestRows: one operation gives each owner several shards, as an operation for each of them does, whatever their lengths.
+// TestRows: one operation gives each owner several shards of any lengths, as an operation for each of them does.
 func TestRows(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		size := rapid.IntRange(2, 5).Draw(t, "ranks")

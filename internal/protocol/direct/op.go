@@ -21,8 +21,8 @@ type Op struct {
 	// the other, and Row, in place of Send and Shards, returns one of an input. No switch does that.
 	Rows int
 	Row  func(owner, row int) []byte
-	// Of says whose contributions there are: those of all ranks or, in a Reduce to another rank, one's
-	// alone, which that other gets as it is.
+	// Of says which ranks contribute: all or, in a Reduce to another rank, one alone. The other rank then gets that
+	// contribution as it is.
 	Of wire.Target
 }
 
@@ -77,7 +77,7 @@ func (p *op) part(owner, i int) (collective.Range, bool) {
 	return p.need[owner][i], true
 }
 
-// passes returns what part returns of what a rank streams to an owner.
+// passes returns the i-th part, as part does, of the shard that a rank streams to an owner.
 func (p *op) passes(from, owner, i int) (collective.Range, bool) {
 	if !p.Of.Includes(from) {
 		return collective.Range{}, false
@@ -96,7 +96,7 @@ func (p *op) header() wire.Stream {
 	return h
 }
 
-// describeBoth says what two ranks have called or, if that is the same, of which steps of it their headers are.
+// describeBoth names the calls of two ranks or, if these are the same, the steps that their headers belong to.
 func describeBoth(mine, theirs *wire.Stream) (what [2]collective.Text, called bool) {
 	if a, b := describe(whole(mine)).String(), describe(whole(theirs)).String(); !mine.Call.IsNone() && a != b {
 		return [2]collective.Text{{Words: a}, {Words: b}}, true // its root is a rank of the group
@@ -104,7 +104,7 @@ func describeBoth(mine, theirs *wire.Stream) (what [2]collective.Text, called bo
 	return [2]collective.Text{describe(mine), describe(theirs)}, false
 }
 
-// Called says what was called, if the operation is a step of that.
+// Called names the call that the operation is a step of, if there is one.
 func (o *Op) Called() string {
 	if o.Call.IsNone() {
 		return ""
@@ -112,7 +112,7 @@ func (o *Op) Called() string {
 	return describe(whole(&wire.Stream{Type: uint8(o.Type), Call: o.Call})).String()
 }
 
-// whole returns the header that a call would have if what has this one were no step of it.
+// whole returns the header that the call would have if it were one operation, without steps.
 func whole(h *wire.Stream) *wire.Stream {
 	w := &wire.Stream{Type: h.Type, Op: h.Call.Op, Seq: h.Call.Number, Bytes: h.Call.Bytes, Factor: h.Call.Factor}
 	if h.Call.Collective == wire.Reduce {

@@ -155,7 +155,7 @@ func (s *Stage) saw(member int, n uint32) {
 	}
 }
 
-// lacks widens what is to be reported as missing.
+// lacks widens the range of slots to be reported as missing.
 func (m *member) lacks(from, to uint32) {
 	if !wire.Before(from, to) {
 		return
@@ -170,7 +170,7 @@ func (m *member) lacks(from, to uint32) {
 	m.to = wire.Later(m.to, to)
 }
 
-// settle frees the slots whose results are acknowledged.
+// settle frees the slots with acknowledged results.
 func (s *Stage) settle() {
 	if s.up != nil {
 		s.up.settle(s)

@@ -64,12 +64,12 @@ func complete(s *Stage, owner int, from, to uint32) {
 	}
 }
 
-// status lets a member say what it holds, long after results have been sent.
+// status lets a member say which results it holds, long after they have been sent.
 func status(s *Stage, member int, st wire.SlotStatus) {
 	s.Status(time.Hour, member, &wire.Slot{Kind: wire.Status, Job: 9, Member: uint16(member)}, &st)
 }
 
-// results sends what is to be sent down, and returns the slots.
+// results sends all results that are due, and returns their slots.
 func results(s *Stage) []uint32 {
 	var slots []uint32
 	for o, ok := s.Next(); ok && o.Member != Up; o, ok = s.Next() {

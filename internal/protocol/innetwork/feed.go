@@ -11,8 +11,8 @@ import (
 // that waited for slow others must not wait long for a lost allowance too.
 const longestPause = 20 * time.Millisecond
 
-// feed is what a member keeps of the contributions of a stripe: how far it has
-// sent and may send, what it has to send again, and when to ask.
+// feed is the state of a member's contributions to a stripe: how far it has sent and may send, which slots it has to
+// send again, and when to ask.
 type feed struct {
 	window int
 	base   uint32        // all slots below are free at the node
@@ -100,8 +100,8 @@ func (f *feed) arm(now Time) {
 	}
 }
 
-// hasten makes the next poll come within d. While a poll is on its way this does nothing:
-// its answer may bring what is missing, and a poll for every result would bring all of them every time.
+// hasten makes the next poll come within d. While a poll is on its way this does nothing: its answer may bring the
+// missing results, and a poll for every result would bring all of them every time.
 func (f *feed) hasten(now, d Time) {
 	if f.polled == 0 && f.pollAt > now+d {
 		f.pollAt = now + d
@@ -165,7 +165,7 @@ func (f *feed) credit(now Time, c *wire.SlotCredit) bool {
 	switch {
 	case news:
 		f.arm(now)
-	case again: // What is sent again has a pause as long as the last to arrive.
+	case again: // Contributions sent again get the same pause as the last ones.
 		f.pollAt = now + f.pause
 	}
 	return moved

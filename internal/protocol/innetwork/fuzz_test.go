@@ -69,8 +69,8 @@ func (s *script) credit(first uint32) wire.SlotCredit {
 	return wire.SlotCredit{Base: s.slot(first), Limit: s.slot(first), Owed: s.byte()&1 != 0, Missing: s.set(first)}
 }
 
-// FuzzStage has members, and a parent, send a node what they like. It must not panic, answer without
-// end, or send what it does not have.
+// FuzzStage has members, and a parent, send a node arbitrary datagrams. The node must not panic, answer without end, or
+// send anything that it does not have.
 func FuzzStage(f *testing.F) {
 	f.Add(byte(0), []byte("\x00\x00\x00\x00\x07\x10\x00\x01\x00\x00\x07\x10\x02\x01\x07\x01\x01"))
 	f.Add(byte(1), []byte("contributions, results and polls of members that do not care"))
@@ -148,8 +148,8 @@ func answers(t *testing.T, stage *Stage, c *StageConfig, now Time) {
 	require.LessOrEqual(t, stage.InUse(), c.Slots)
 }
 
-// FuzzMember has a node send a rank what it likes, while the rank reduces. It must not panic, send
-// what it was not given, or place anything outside of its shard.
+// FuzzMember has a node send a rank arbitrary datagrams, while the rank reduces. The rank must not panic, send anything
+// that it was not given, or place anything outside of its shard.
 func FuzzMember(f *testing.F) {
 	f.Add(byte(0), []byte("\x00\x20\x01\x08\x01\x08\x02\x00\x01\x07\x10\x03\x01\x09\x00"))
 	f.Add(byte(1), []byte("results and allowances of a node that does not care"))

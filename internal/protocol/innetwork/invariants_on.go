@@ -31,7 +31,7 @@ func (s *Stage) verify() {
 		return
 	}
 	if err := s.wrong(); err != nil {
-		panic(fmt.Sprintf("innetwork: stripe %d of a node, slots %d to %d: %v", s.cfg.Stripe, s.base, s.top, err))
+		panic(fmt.Sprintf("innetwork: stripe %d of a switch, slots %d to %d: %v", s.cfg.Stripe, s.base, s.top, err))
 	}
 }
 

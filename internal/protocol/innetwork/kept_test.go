@@ -154,8 +154,8 @@ func TestKeptRunsMeetContributions(t *testing.T) {
 	assert.Error(t, s.Err())
 }
 
-// TestLeafOfAnOwner: a node below which there is the owner alone keeps what it keeps, and has the
-// result pass; what it has for others goes up as always.
+// TestLeafOfAnOwner: a node with the owner alone below it keeps contributions as the owner does, and has the result
+// pass; the owner's contributions for others go up as always.
 func TestLeafOfAnOwner(t *testing.T) {
 	for _, reproducible := range []bool{true, false} {
 		c := stageConfig()

@@ -36,9 +36,8 @@ func (t *Terms) chunkElements(typ reduce.Type) int {
 	return min(t.Chunk/typ.Size(), t.accumulators()/typ.Accumulator().Size())
 }
 
-// accumulators is the room of a slot for a partial result, in bytes. That of
-// halves is twice as long as a chunk; in a tree, where it is sent in one
-// itself, and of 8-bit floats it is the chunks that are shorter.
+// accumulators is the room of a slot for a partial result, in bytes. For halves it is twice as long as a chunk. The
+// chunks are shorter instead in a tree, where a chunk carries the partial result, and for 8-bit floats.
 func (t *Terms) accumulators() int {
 	if t.Wide {
 		return t.Chunk

@@ -105,11 +105,10 @@ func (p *op) at(stripe int, slot uint32) chunk { return p.layout.at(stripe, int(
 // Run is a stretch of chunks of one owner's shard to be sent. If its kind is wire.Kept, the
 // shard is this rank's own, which it keeps: one datagram stands for all of them, see Kept.
 type Run struct {
-	// Head is of the first chunk. In those that follow Slot counts up; Last is
-	// of the last one alone: see Header.
+	// Head is of the first chunk. In the chunks after it Slot counts up; Last is of the last one alone: see Header.
 	Head   wire.Slot
 	Seq    uint32 // of the operation
-	Owner  int    // whose shard it is
+	Owner  int    // rank that owns the shard
 	Offset int    // in the shard, in bytes
 	Bytes  int    // of all chunks
 	Step   int    // bytes of a chunk, the last may be shorter
@@ -132,7 +131,7 @@ func (r *Run) Kept(n int) (wire.Slot, wire.SlotKept) {
 	return h, wire.SlotKept{Slots: uint32(n), Bytes: uint32(min(n*r.Step, r.Bytes))}
 }
 
-// NextRun returns what to send next in a stripe: what was lost first.
+// NextRun returns the slots to send next in a stripe: lost ones first.
 func (m *Member) NextRun(stripe int) (Run, bool) {
 	s := &m.stripes[stripe]
 	slot, again, ok := s.take()
@@ -167,8 +166,8 @@ func (m *Member) Sent(now Time, r *Run, n int) {
 type Place struct {
 	Seq           uint32
 	Offset, Bytes int
-	// Partial says that what comes is the partial result of the others: before
-	// Received, it is to be completed by what this rank has there (reduce.Complete).
+	// Partial says that the partial result of the others comes: before Received, it is to be completed by this rank's
+	// input there (reduce.Complete).
 	Partial bool
 }
 
@@ -222,7 +221,7 @@ func (m *Member) Received(now Time, h *wire.Slot) {
 	m.verify()
 }
 
-// advance moves have to the next own slot whose result is not held.
+// advance moves have to the next own slot without a result here.
 func (m *Member) advance(stripe int) {
 	s := &m.stripes[stripe]
 	for wire.Before(s.have, s.end) {
@@ -305,8 +304,8 @@ func (m *Member) Silence(now, limit Time) Time {
 	return longest
 }
 
-// NextDone removes an operation that is done, the oldest of them, and returns its number.
-// Then nobody needs this rank's input any more. What takes other stripes may be done before what was posted earlier.
+// NextDone removes an operation that is done, the oldest of them, and returns its number. Then nobody needs this rank's
+// input any more. Operations in other stripes may be done before earlier ones.
 func (m *Member) NextDone() (seq uint32, ok bool) {
 	for n, p := range m.ops {
 		if m.done(p) {

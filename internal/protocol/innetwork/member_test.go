@@ -343,7 +343,7 @@ func TestGrantIsNews(t *testing.T) {
 	assert.Equal(t, 1500*time.Microsecond, at)
 }
 
-// TestSendsAgainAWindow: a run of what is sent again ends where nothing was sent yet.
+// TestSendsAgainAWindow: a run of slots to be sent again ends where nothing was sent yet.
 func TestSendsAgainAWindow(t *testing.T) {
 	m := newMember(1)
 	m.Post(0, collective.Op{Count: 16 * 20, Type: reduce.I32})
@@ -394,7 +394,7 @@ func TestRoom(t *testing.T) {
 	assert.Equal(t, 32, m.Room())
 }
 
-// TestExpect: the next result is expected where Place will put it, past those that are held.
+// TestExpect: the next result is expected where Place will put it, past the results that are held.
 func TestExpect(t *testing.T) {
 	m := newMember(1)
 	m.Post(0, four)

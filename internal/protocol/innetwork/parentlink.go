@@ -5,8 +5,8 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
 )
 
-// parentLink makes a node a member of its parent: what is complete here is its
-// contribution there, and the parent's base is the base here.
+// parentLink makes a node a member of its parent: slots that are complete here are its contributions there, and the
+// parent's base is the base here.
 type parentLink struct {
 	feed
 	number int
@@ -66,7 +66,7 @@ func (p *parentLink) settle(s *Stage) {
 	}
 }
 
-// want moves wanted to the next slot whose result the parent owes.
+// want moves wanted to the next slot with a result that the parent owes.
 func (p *parentLink) want(s *Stage) {
 	p.wanted = wire.Later(p.wanted, p.base)
 	for p.wanted != p.next {

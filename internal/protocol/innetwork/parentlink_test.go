@@ -38,7 +38,7 @@ func gather(s *Stage, from uint32, owners ...int) {
 	}
 }
 
-// climb sends what is to be sent up, at most n, and returns the slots.
+// climb sends contributions that are due up, at most n, and returns their slots.
 func climb(t *testing.T, s *Stage, now Time, n int) []uint32 {
 	t.Helper()
 	var slots []uint32

@@ -56,9 +56,9 @@ func (e *PathError) Error() string {
 
 // overdue is what polls of a member show to be missing, in one direction, since something arrived.
 type overdue struct {
-	arrived uint32 // counts what has
-	repeats int    // polls of which the answer asked for it
-	named   Time   // when the last did
+	arrived uint32 // arrivals counted at the first of these polls
+	repeats int    // polls with an answer that asked for missing data
+	named   Time   // when such an answer was last given
 	polled  Time   // the last poll
 	waited  Time   // for how long polls have shown the same
 	active  bool
@@ -83,7 +83,7 @@ func (o *overdue) poll(now Time, arrived uint32, heard bool, limit Time) Time {
 	return o.waited
 }
 
-// name reports whether the answer to a poll may ask for what is missing.
+// name reports whether the answer to a poll may ask for missing contributions.
 func (o *overdue) name(now Time) bool {
 	if o.repeats > 0 && now-o.named < repeatAfter(o.repeats) {
 		return false
@@ -101,8 +101,8 @@ func (s *Stage) checkPath(waited Time, path PathError) {
 	}
 }
 
-// Echo reports whether one of n payload bytes is of a member of this job, and turns its header into
-// that of the answers.
+// Echo reports whether an echo with n payload bytes is of a member of this job, and turns its header into the header of
+// the answers.
 func (s *Stage) Echo(member int, h *wire.Slot, n int) bool {
 	if !s.meant(h, wire.Echo, member) || n > s.cfg.Chunk {
 		s.stats.Malformed++

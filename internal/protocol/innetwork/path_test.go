@@ -101,7 +101,7 @@ func TestPollsSayWhetherOneWasAnswered(t *testing.T) {
 	require.Equal(t, []bool{false, true, true, false}, heard)
 }
 
-// TestAWayThatLosesMuch is slow, but not broken: whatever passes at times counts.
+// TestAWayThatLosesMuch: a way on which datagrams pass at times is slow, but not broken.
 func TestAWayThatLosesMuch(t *testing.T) {
 	up, down := newPoller(t, 1), newPoller(t, 0)
 	complete(down.Stage, 0, 0, 16)
@@ -114,14 +114,14 @@ func TestAWayThatLosesMuch(t *testing.T) {
 	require.NoError(t, down.Err())
 }
 
-// TestALateRankIsNoBrokenWay: one that has all results there are, and whose contributions are all
-// there, may poll for ever while it waits for another, which has posted nothing or not all.
+// TestALateRankIsNoBrokenWay: a rank that has all results there are, and all its contributions at the node, may poll
+// for ever while it waits for another, which has posted nothing or not all.
 func TestALateRankIsNoBrokenWay(t *testing.T) {
 	for posted := range uint32(3) {
 		a := newPoller(t, 1)
 		contribute(a.Stage, 1, 0, 0, 1, 2, 3)
 		contribute(a.Stage, 0, 0, sequence(0, posted)...)
-		late := *a // polls as well, for what it has posted
+		late := *a // polls as well, for the slots that it has posted
 		late.member = 0
 		results(a.Stage)
 		late.poll(wire.SlotStatus{Have: posted, Next: posted}, 20*time.Millisecond, time.Minute)

@@ -12,8 +12,8 @@ import (
 // Up is the member number of the parent.
 const Up = -1
 
-// reorderSlots is how many later contributions of a member, once read, make one
-// count as lost. A flow between two sockets is seldom reordered, and what is sent again in error changes nothing.
+// reorderSlots is how many later contributions of a member are read before a missing one counts as lost. A flow between
+// two sockets is seldom reordered, and a contribution that is sent again in error changes nothing.
 const reorderSlots = 1
 
 // StageConfig says what a node needs to know about a stripe of a job.
@@ -85,8 +85,8 @@ type Stage struct {
 	quarter   uint32   // of what a member may have under way
 	members   []member
 	alone     []int // by rank: the member that stands for it alone, or -1
-	due       fifo  // members whose allowance is due
-	ready     fifo  // slots whose result is to be sent
+	due       fifo  // members with an allowance that is due
+	ready     fifo  // slots with a result to be sent
 	up        *parentLink
 	sources   [][]byte // room for those of a slot
 	missing   slotBits
@@ -126,8 +126,7 @@ type member struct {
 	isDue   bool
 }
 
-// check returns what is wrong with the configuration, or nil: part of it comes
-// from members and the parent.
+// check returns an error if the configuration is wrong. A part comes from members and the parent.
 func (c *StageConfig) check() error {
 	if err := c.Check(); err != nil {
 		return err
@@ -140,7 +139,7 @@ func (c *StageConfig) check() error {
 	case len(c.Owner) != c.Ranks:
 		return fmt.Errorf("innetwork: %d owners for %d ranks", len(c.Owner), c.Ranks)
 	case c.Parent && (!c.Wide || c.Cutoff <= 0):
-		return errors.New("innetwork: a node with a parent needs wide slots and a cutoff")
+		return errors.New("innetwork: a switch with a parent needs wide slots and a cutoff")
 	case len(c.Memory) < MemoryFor(c):
 		return errNoMemory
 	}
@@ -152,7 +151,7 @@ func (c *StageConfig) check() error {
 	return nil
 }
 
-// NewStage returns the state of a stripe, or what is wrong with the configuration.
+// NewStage returns the state of a stripe, or an error if the configuration is wrong.
 func NewStage(c StageConfig) (*Stage, error) {
 	if err := c.check(); err != nil {
 		return nil, err
@@ -322,7 +321,7 @@ func (s *Stage) check(member int, h *wire.Slot, payload []byte) (size int, ok bo
 	return size, n > 0 && n%size == 0 && n <= s.cfg.Chunk && n/size*t.Accumulator().Size() <= s.cfg.accumulators()
 }
 
-// checkKept reports whether a datagram can say what is kept in this job, and the bytes of a full chunk.
+// checkKept reports whether a Kept datagram is possible in this job, and returns the bytes of a full chunk.
 func (s *Stage) checkKept(member int, h *wire.Slot, k *wire.SlotKept) (step int, ok bool) {
 	if !s.plausible(member, h, wire.Kept) || s.keeper(h) != member || k.Slots < 1 || int(k.Slots) > len(s.slots) {
 		return 0, false

@@ -1,24 +1,21 @@
-// Package innetwork is in-network Reduce-Scatter as pure state machines (Khalilov et al. (SC24),
-// Insight 2 and appendix B; the roles are SHARP's, the slots SwitchML's). Every
-// rank streams its contributions once to an aggregation node, which reduces them and sends
-// each shard's result to its owner only. Member is a rank's side, Stage a
-// node's. Neither has a clock, socket, goroutine, lock or random source: whoever
-// drives them says what happened and asks what to do. Only members have
-// timers: a Stage just answers, so that the same protocol fits a network switch.
+// Package innetwork is in-network Reduce-Scatter as pure state machines (Khalilov et al. (SC24), Insight 2 and appendix
+// B; the roles are SHARP's, the slots SwitchML's). Every rank streams its contributions once to the switch, which
+// reduces them and sends each shard's result to its owner only. The code calls the switch a node. Member is a rank's
+// side, Stage a node's. Neither has a clock, socket, goroutine, lock or random source: their drivers say what happened
+// and ask what to do. Only members have timers: a Stage just answers, so that the same protocol fits a hardware switch.
 //
-// A job is one communicator's Reduce-Scatter at a node. It is cut into stripes
-// that share nothing, one for each worker of the node and each track. A stripe is a sequence of
-// slots, numbered on and on over all operations; the node holds a window of
-// them. To each slot every member contributes once, and one rank owns its result.
+// A job is one communicator's Reduce-Scatter at a node. It is cut into stripes that share nothing, one for each worker
+// of the node and each track. A stripe is a sequence of slots, numbered on and on over all operations; the node holds a
+// window of them. To each slot every member contributes once, and one rank owns its result.
 //
 //   - A member may send slots below a limit that the node grants; the node
-//     knows by a bit for each member and slot what it has, so a
+//     notes each contribution by a bit for its member and slot, so a
 //     duplicate changes nothing.
 //   - An owner acknowledges results. When the results of all slots below some number are
 //     acknowledged, these slots are free for good: that number is the base. An
 //     operation is done at a rank when the base has passed its last slot, for
 //     then every owner holds its result and nobody needs anybody's input.
-//   - A member that hears nothing new polls; the answer names what is missing.
+//   - A member that hears nothing new polls; the answer names the missing slots.
 //     A node that sees a gap says so at once.
 //
 // The words are in docs/reference/glossary.md.
@@ -49,10 +46,10 @@ type Terms struct {
 	Job     uint64 // in every datagram; drawn by the node for each admission
 	Ranks   int    // P, of the whole job
 	Stripes int    // S
-	// Tracks says which stripes a Reduce takes, so that those to different ranks go on side by
-	// side: to rank r those of track r mod Tracks, which are as many consecutive ones as any other's.
-	// A Reduce-Scatter takes those of track 0: results of more stripes are more flows, of which a
-	// network may give each a share of a link that an Allgather needs. 0: one.
+	// Tracks says which stripes a Reduce takes, so that Reduces to different ranks go on side by side: a Reduce to rank r
+	// takes the stripes of track r mod Tracks. All tracks have the same number of consecutive stripes. A Reduce-Scatter
+	// takes the stripes of track 0: results of more stripes are more flows, and a network may give each flow a share of a
+	// link that an Allgather needs. 0: one.
 	Tracks int
 	Chunk  int    // most payload bytes of a datagram, a multiple of 8
 	Slots  int    // W, the window of each stripe, a power of two
@@ -60,8 +57,7 @@ type Terms struct {
 	// Queue is how many slots a member may have on their way that the node has
 	// not read: what the node's receive queue for it holds. 0: no limit.
 	Queue int
-	// Wide says that nodes form a tree: slots have room for partial results
-	// in the accumulator type, whatever the type.
+	// Wide says that nodes form a tree: slots have room for partial results in the accumulator type of any element type.
 	Wide bool
 	// Cutoff is how long a member waits for news before it polls, at first;
 	// Reorder how long a gap in its results may be one overtaken by another.
@@ -69,7 +65,7 @@ type Terms struct {
 	Cutoff, Reorder Time
 }
 
-// Check returns what is wrong with the terms, or nil.
+// Check returns an error if the terms are wrong.
 func (t *Terms) Check() error {
 	switch {
 	case t.Ranks < 1 || t.Ranks > collective.MaxRanks:
@@ -91,9 +87,9 @@ func (t *Terms) Check() error {
 // MostTracks bounds the ranks of a job that has a track for each, see TracksFor.
 const MostTracks = 8
 
-// TracksFor returns how many tracks a job has. A rank whose result is under way has one contribution less to send
-// than the others have, so there is something to gain only if results of all ranks are under way, each in a
-// track of its own, and the more ranks there are the less that is: one part in as many as there are.
+// TracksFor returns how many tracks a job has. A rank with a result under way has one contribution less to send than
+// the others, so there is something to gain only if results of all ranks are under way, each in a track of its own. The
+// gain is one part in as many as there are ranks, so it shrinks with their number.
 func TracksFor(ranks int) int {
 	if ranks > MostTracks {
 		return 1
@@ -116,7 +112,7 @@ var errNoMemory = errors.New("innetwork: not enough slot memory; see MemoryFor")
 // slotBits is room for the bits of a wire.SlotSet.
 type slotBits [wire.MaxSlotSet]byte
 
-// pack returns the bits of which has is true, from 0 up to n, as a wire.SlotSet has them.
+// pack returns the bits from 0 up to n for which has is true, as a wire.SlotSet has them.
 func (b *slotBits) pack(n int, has func(i int) bool) []byte {
 	clear(b[:])
 	last := -1

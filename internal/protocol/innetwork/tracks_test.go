@@ -10,7 +10,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
 )
 
-// What is reduced to one rank does not wait for what is reduced to another, but for the first chunk of each.
+// A Reduce to one rank does not wait for a Reduce to another rank, except for the first chunk of each.
 func TestTracksAreDoneByThemselves(t *testing.T) {
 	terms := Terms{Job: 1, Ranks: 4, Stripes: 4, Tracks: 4, Chunk: 8, Slots: 4}
 	m := NewMember(3, 3, terms)

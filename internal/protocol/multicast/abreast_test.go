@@ -9,8 +9,8 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 )
 
-// A root that knows no rate yet sends no more than a window ahead of what has come of any other
-// chain, whatever credit it has, until that chain is through.
+// A root that knows no rate yet sends no more than a window ahead of the chunks that have come of any other chain, even
+// with more credit, until that chain is through.
 func TestChainsAreAbreast(t *testing.T) {
 	const chunks = 10
 	c := New(Config{Rank: 0, Size: 3, Chunk: 1, Window: 12, Chains: 3, Subgroups: 1, Arena: 64, Cutoff: 1})

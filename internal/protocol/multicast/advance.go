@@ -10,7 +10,7 @@ import "slices"
 //     is serial its root may send, unless older ones are in the way (mayFlow);
 //     b. if all of its chunks are here, its own are sent and nothing is read, it takes its part in the final
 //     handshake, and when that is over it is done;
-//  2. what is not needed any more is released, from the oldest on.
+//  2. operations that are not needed any more are released, from the oldest on.
 //
 // Older operations come first since they are in the way of later ones: what completes in 1b lets
 // the next enter its barrier in the same pass.

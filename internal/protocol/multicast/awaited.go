@@ -1,9 +1,9 @@
 package multicast
 
-// Awaited is for how long this rank has waited for another one, by what for, in nanoseconds since New. What passes is
-// booked when a wait ends, on whoever ended it: when a message comes, or the last chunk of a shard, but not with each
-// chunk. Of two ranks that are late the later one so gets the time by which it is the later one. Time in which an operation
-// stood behind older ones is nobody's.
+// Awaited is how long this rank has waited for another one, by reason, in nanoseconds since New. The time is booked
+// when a wait ends, on the rank that ended it: when a message comes, or the last chunk of a shard, but not with each
+// chunk. So of two late ranks the later one gets the time by which it is later. Time in which an operation stood behind
+// older ones is nobody's.
 type Awaited struct {
 	Barrier   uint64 // for its message of a barrier, this rank having entered that
 	Chunks    uint64 // for its shard; of the own rank: until the own shard was sent

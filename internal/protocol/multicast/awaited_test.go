@@ -12,7 +12,8 @@ import (
 // awaitedBy returns what a rank has waited for from another one.
 func (n *net) awaitedBy(rank, other int) Awaited { return n.comms[rank].Awaited()[other] }
 
-// TestBarrierIsBookedOnWhoIsLate: on those that come later by how much later they come, and on nobody by the last one.
+// TestBarrierIsBookedOnWhoIsLate: each late rank is booked for the time since the arrival before, and the last rank
+// waits for nobody.
 func TestBarrierIsBookedOnWhoIsLate(t *testing.T) {
 	n := newNet(plain(4, 4))
 	o := Op{Collective: wire.Allgather, Bytes: 40}

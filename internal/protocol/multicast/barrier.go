@@ -9,7 +9,7 @@ type barrier struct {
 	entered bool   // this rank is ready
 	open    bool   // everybody is; or the operation has none, and then entered stays false
 	relay   bool   // this rank, or one that it has heard of, wants the operation relayed
-	heard   uint32 // rounds whose message has come, a bit each; none above the last round
+	heard   uint32 // a bit for each round with a message that has come; none above the last round
 	next    int    // first round not sent; all before it were heard, and 0 until this rank entered
 }
 

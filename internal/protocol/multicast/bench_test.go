@@ -129,8 +129,8 @@ func TestSteadyStateDoesNotAllocate(t *testing.T) {
 	}
 }
 
-// BenchmarkRepair measures what it takes to find the next chunk for a right neighbour that has
-// received nothing of a large Broadcast, 3 million chunks, over all of it.
+// BenchmarkRepair measures the search for the next chunk for a right neighbour that has received nothing of a large
+// Broadcast, 3 million chunks, on average over all chunks.
 func BenchmarkRepair(b *testing.B) {
 	const chunks = 3 << 20
 	c, left := New(plain(2, 1)), 0

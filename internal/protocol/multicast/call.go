@@ -13,10 +13,10 @@ type Op struct {
 	Collective wire.Collective
 	Root       int // of a Broadcast
 	Bytes      int // N, bytes of one shard; 0 is legal
-	// Sync gives the operation a barrier and a final handshake whatever its size: once it is done,
-	// no rank needs this one for anything before.
+	// Sync gives the operation a barrier and a final handshake at any size: once it is done, no rank needs this one for
+	// anything before.
 	Sync bool
-	// Call is what was called, if the operation is a step of that.
+	// Call is the caller's call, if the operation is a step of one.
 	Call wire.Call `json:",omitzero"`
 	// Where an Allgather's shards lie in this rank's receive buffer, which begins where slot 0 would:
 	// other ranks need not know, and may have theirs elsewhere. Slots must not change before the
@@ -70,7 +70,7 @@ func (o *Op) text() collective.Text {
 	return collective.Textf("%v of %d bytes", o.Collective, o.Bytes)
 }
 
-// check returns what is wrong with an operation, and what is allowed, or nil.
+// check returns an error, with the allowed values, if an operation is wrong.
 func (o *Op) check(c *Config) error {
 	switch {
 	case o.Collective < wire.Barrier || o.Collective > wire.Allgather:
@@ -86,7 +86,7 @@ func (o *Op) check(c *Config) error {
 	return o.checkPlace(c.Size)
 }
 
-// checkPlace returns what is wrong with where shards are to lie, and what is allowed, or nil.
+// checkPlace returns an error, with the allowed values, if shards cannot lie at their places.
 func (o *Op) checkPlace(size int) error {
 	switch {
 	case o.Collective != wire.Allgather:

@@ -2,7 +2,7 @@ package multicast
 
 import "github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 
-// calls is what is known of what other ranks have called by an operation's number: see compare.go.
+// calls is this rank's knowledge of the calls of other ranks by an operation's number: see compare.go.
 type calls struct {
 	early    []callOf // messages that came before Post, which wait for it; none after
 	credits  []callOf // credit that came before Post: the last of each rank; none after
@@ -10,7 +10,7 @@ type calls struct {
 	disputed bool     // a datagram was of another call
 }
 
-// callOf is a message that says what a rank has called.
+// callOf is a message with a rank's call.
 type callOf struct {
 	rank int
 	m    wire.Control
@@ -32,7 +32,7 @@ func (a *calls) hold(from int, m *wire.Control, most int) bool {
 	return true
 }
 
-// send sends the right neighbour, once, what this rank has called.
+// send sends the right neighbour, once, this rank's call.
 func (a *calls) send(l *layout, out *outbox) {
 	if a.sent || l.topo.Size == 1 {
 		return
@@ -41,7 +41,7 @@ func (a *calls) send(l *layout, out *outbox) {
 	tellCall(l, out, l.topo.Right())
 }
 
-// tellCall tells another rank what this one has called.
+// tellCall sends another rank this rank's call.
 func tellCall(l *layout, out *outbox, to int) {
 	m := l.control(wire.Compare)
 	m.Root, m.Bytes = uint16(l.root), uint64(l.bytes)

@@ -1,8 +1,7 @@
-// Package multicast is the multicast protocol of Khalilov et al., SC24, sections III and IV, as a
-// pure state machine: reliable Broadcast over unreliable multicast, and Allgather as a composition
-// of Broadcasts. It has no clock, socket, goroutine, lock or random source; it does not even touch
-// the bytes, only their addresses. Whoever drives it (internal/engine over a fabric,
-// internal/lab/sim in virtual time) tells it what happened and asks what to do:
+// Package multicast is the multicast protocol of Khalilov et al., SC24, sections III and IV, as a pure state machine:
+// reliable Broadcast over unreliable multicast, and Allgather as a composition of Broadcasts. It has no clock, socket,
+// goroutine, lock or random source; it does not even touch the bytes, only their addresses. Its driver (internal/engine
+// over a fabric, internal/lab/sim in virtual time) tells it what happened and asks what to do:
 //
 //	what happened             what to do next
 //	Post                      NextRun, Sent       chunks to multicast
@@ -24,11 +23,10 @@
 // every rank has its buffer ready, so it needs no barrier, and any number of them are sent at once
 // (docs/decisions/0035).
 //
-// An operation is an op. It consists of components, each a type in a file of its name: calls,
-// barrier, sender, receiver, credit, loss, fetch, repairs, timer, handshake. They read the
-// operation's layout (shape and mode), know nothing of each other but what they are handed, and put
-// messages into the outbox. Comm has what spans operations (table, epoch, backlog, pace, flows,
-// pool), and the events, each of which ends in advance.
+// An operation is an op. It consists of components, each a type in a file of its name: calls, barrier, sender,
+// receiver, credit, loss, fetch, repairs, timer, handshake. They read the operation's layout (shape and mode), know
+// each other only by values that they are handed, and put messages into the outbox. Comm has the state that spans
+// operations (table, epoch, backlog, pace, flows, pool), and the events. Each event ends in advance.
 //
 // Files call downwards only:
 //
@@ -79,7 +77,7 @@ type Stats struct {
 	// Mismatched are those of the dropped chunks that belong to another operation than the one of
 	// that number here. If all ranks have called the same, somebody else has sent them.
 	Mismatched uint64
-	Unheard    uint64 // roots whose multicast does not arrive here, now
+	Unheard    uint64 // roots that this rank does not hear by multicast now
 	Relaying   uint64 // 1 if what this rank sends is relayed, now
 }
 
@@ -120,13 +118,13 @@ type Comm struct {
 	inFlight   int  // operations that are active
 	shared     bool // see Share
 	unsent     int  // see Unsent
-	pushes     bool // the right neighbour cannot read what is offered
-	unreadable bool // this rank cannot
+	pushes     bool // the right neighbour cannot read offered chunks
+	unreadable bool // this rank cannot read offered chunks
 	hearing    hearing
 	flows      flows
 	laps       laps
-	lastRoot   int       // of what is serial
-	latest     uint32    // what is serial and the last chunk was of
+	lastRoot   int       // of the serial operation posted last
+	latest     uint32    // the serial operation of the last chunk
 	waitedFor  []Awaited // by rank
 	freed      Time      // when an operation was last received or done: those behind it have waited for that until then
 	past       past      // nothing without the build tag invariants
@@ -186,8 +184,8 @@ func (c *Comm) Stats() Stats {
 	return s
 }
 
-// Share says whether a Reduce-Scatter of this rank shares its links with what it multicasts. That
-// keeps a window of its own under way, and a root that keeps less gets less than its share.
+// Share says whether a Reduce-Scatter of this rank shares its links with multicast. The Reduce-Scatter keeps a window
+// of its own under way, and a root that keeps less under way gets less than its share.
 func (c *Comm) Share(shared bool) { c.shared = shared }
 
 // Silent reports whether there is neither a control message nor a repair nor a relay to send, nor something to read.

@@ -337,8 +337,8 @@ func TestBarrierWaitsForOldWindows(t *testing.T) {
 	require.Equal(t, []uint32{2}, entered())
 }
 
-// A spurious request widens how long a gap may stay open, once for all chunks that
-// tell of it, and no further than the bound.
+// A spurious request widens how long a gap may stay open: once for all chunks that show the same spurious request, and
+// no further than the bound.
 func TestReorderWidens(t *testing.T) {
 	p := pace{reorder: 50 * time.Microsecond}
 	now := time.Millisecond

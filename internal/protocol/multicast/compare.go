@@ -2,18 +2,16 @@ package multicast
 
 import "github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 
-// Ranks that call different operations by the same number have a bug that ends the communicator,
-// with an error that names two of them. What proves it has come over the reliable path: a barrier's
-// message, a request for chunks or a repair. A datagram proves nothing, since anybody on the
-// network can send one: if it does not fit the operation it is dropped and counted. A small
-// operation has no barrier, so there such a datagram makes a rank tell its right neighbour what it
-// has called. The neighbour compares that with its own call and tells its right neighbour in turn,
-// each rank once an operation, so that it goes round the ring: if any two ranks differ, then so do
-// two neighbours.
+// Ranks that call different operations by the same number have a bug that ends the communicator, with an error that
+// names two of them. The proof must come over the reliable path: a barrier's message, a request for chunks or a repair.
+// A datagram proves nothing, since anybody on the network can send one: if it does not fit the operation it is dropped
+// and counted. A small operation has no barrier, so there such a datagram makes a rank tell its right neighbour its
+// call. The neighbour compares that with its own call and tells its right neighbour in turn, each rank once an
+// operation, so that calls go round the ring: if any two ranks differ, then two neighbours differ too.
 //
-// Where operations are steps of calls (wire.Call), a Compare alone has room for the call; other messages
-// have a digest of it. Who gets one that does not fit tells its sender by a Compare, and that one fails: so
-// the error says what was called.
+// Where operations are steps of calls (wire.Call), a Compare alone has room for the call; other messages have a digest.
+// A rank that gets a digest that does not fit tells the sender by a Compare, and the sender fails: so the error names
+// the calls.
 
 // compare takes what another rank has called: the left neighbour, or who got a message that does not fit.
 func (c *Comm) compare(p *op, from int, m *wire.Control) {
@@ -63,8 +61,7 @@ func (c *Comm) otherCall(p *op, h *wire.Data, theirs Op) {
 	c.dispute(p)
 }
 
-// dispute makes ranks compare what they have called, if a datagram has told of another call and
-// nothing else would show it.
+// dispute makes ranks compare their calls, if a datagram has told of another call and nothing else would show it.
 func (c *Comm) dispute(p *op) {
 	if p.calls.disputed && p.state != early && p.mode.kind == eager {
 		p.calls.send(&p.layout, &c.out)

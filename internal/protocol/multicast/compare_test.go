@@ -150,9 +150,8 @@ func mismatchOfCalls(t *testing.T, lossless bool, step Op, most, its wire.Call, 
 	}
 }
 
-// A datagram of another operation, which anybody can send, ends nothing: it is dropped and counted,
-// ranks compare what they have called, and the true one is still taken, whenever the forged one
-// comes.
+// A datagram of another operation, which anybody can send, ends nothing: it is dropped and counted, ranks compare their
+// calls, and the true one is still taken, no matter when the forged one comes.
 func TestForgedDatagramEndsNothing(t *testing.T) {
 	op := Op{Collective: wire.Allgather, Bytes: 64}
 	for name, forged := range map[string]wire.Data{
@@ -265,7 +264,7 @@ func TestForgedChunkOfALaterEpochIsDropped(t *testing.T) {
 	require.True(t, n.done(), n.log.String())
 }
 
-// forger draws datagrams that are well-formed, but of another operation than that of their number.
+// forger draws datagrams that are well-formed, but belong to another operation than their number says.
 type forger struct {
 	*rand.Rand
 	cfg Config

@@ -28,14 +28,14 @@ type Config struct {
 	Deaf bool `json:",omitempty"`
 	// Reads is how many chunks of the left neighbour's memory are read at a time at most; 0: none, since the fabric reads nothing.
 	Reads int `json:",omitempty"`
-	// Ring is the order of all ranks in the ring that requests, relays and barriers go along; nil: that of
-	// their numbers.
+	// Ring is the order of all ranks in the ring that requests, relays and barriers go along; nil: the order of their
+	// numbers.
 	Ring []int `json:",omitempty"`
 	// First is the number of the first operation; not 0 where numbers are to come round.
 	First uint32 `json:",omitempty"`
 }
 
-// Check returns what is wrong with a configuration, and what is allowed, or nil.
+// Check returns an error, with the allowed values, if a configuration is wrong.
 func (c *Config) Check() error {
 	switch {
 	case c.Size > collective.MaxRanks:

@@ -67,7 +67,7 @@ func (c *Comm) rightDone(p *op) {
 // credit takes a child's word on how far a root may send for all that it and those below it care.
 func (c *Comm) credit(p *op, from int, m *wire.Control) {
 	if p.mode.relay {
-		return // whoever sent that has not heard yet that there is no window
+		return // the sender has not heard yet that there is no window
 	}
 	kept := p.state == active && c.sendable(p, true) == 0
 	shard := p.credit.hear(&p.layout, from, m)
@@ -97,17 +97,16 @@ func (c *Comm) credit(p *op, from int, m *wire.Control) {
 	}
 }
 
-// Guesses reports whether a message asks for chunks of which nothing but a silence says that they were
-// sent.
+// Guesses reports whether a message asks for chunks because of a silence alone: nothing else says that they were sent.
 func Guesses(m *wire.Control) bool { return m.Kind == wire.Fetch && m.Round&wire.FetchKnown == 0 }
 
-// Unsent says, before a message that Guesses, how many of the chunks that this rank has multicast last
-// are still in its host's queue. They are on their way to whoever asks for them, and who lacks them
-// later asks again. Ranks of a host share the queue, so that it may hold more than any receiver expects.
+// Unsent says, before a message that Guesses, how many of the chunks that this rank has multicast last are still in its
+// host's queue. They are on their way to the rank that asks for them, and a rank that lacks them later asks again.
+// Ranks of a host share the queue, so that it may hold more than any receiver expects.
 func (c *Comm) Unsent(chunks int) { c.unsent = chunks }
 
-// fetch takes the right neighbour's request. What this rank holds is answered; what it lacks is
-// remembered, and asked for further left.
+// fetch takes the right neighbour's request. This rank sends the chunks that it holds; it notes the ones that it lacks,
+// and asks further left for them.
 func (c *Comm) fetch(p *op, from int, m *wire.Control) {
 	theirs, root := opOf(m.Collective, m.Root, int(m.Bytes)), int(m.Root)
 	if p.state != early && root < c.cfg.Size {

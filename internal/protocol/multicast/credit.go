@@ -6,14 +6,13 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 )
 
-// credit is the flow control of a large or serial operation. The roots of a chain send one after another, so
-// the chain is one stream of chunks: shard after shard. No chunk of it may be sent more than a
-// window ahead of what the slowest rank has taken off its queue, whoever sends it. Each rank turns
-// how far it has come in the stream into a limit for each root that this concerns, and tells its
-// parent in that root's tree. The minimum travels on: feedback shrinks on its way to the root
-// instead of imploding there (Gleam does this in switches).
+// credit is the flow control of a large or serial operation. The roots of a chain send one after another, so the chain
+// is one stream of chunks: shard after shard. No root may send a chunk that is more than a window ahead of the last
+// chunk that the slowest rank has taken off its queue. Each rank turns how far it has come in the stream into a limit
+// for each root that this concerns, and tells its parent in that root's tree. The minimum travels on: feedback shrinks
+// on its way to the root instead of imploding there (Gleam does this in switches).
 //
-// Where there is no window nothing of it is used. Limits never fall, and are at most most(l).
+// Operations without a window use no credit. Limits never fall, and are at most most(l).
 type credit struct {
 	step  uint32 // chunks that a message covers, 1 to the window
 	floor int    // what a root may have under way at the least, in chunks, at most the window
@@ -72,8 +71,8 @@ func (c *credit) limit(l *layout, shard int) int {
 	return min(max(0, c.taken[chain]+l.mode.window-index*l.chunks), c.most(l))
 }
 
-// most is the limit after which none is reported: the root may then send its last chunk, whatever
-// it keeps under way.
+// most is the limit after which none is reported: the root may then send its last chunk, however much it keeps under
+// way.
 func (c *credit) most(l *layout) int { return l.chunks + l.mode.window - c.floor }
 
 // below returns the limits for a shard that this rank's children in its root's tree have reported.
@@ -126,8 +125,7 @@ func (c *credit) advance(l *layout, out *outbox, shard, psn, next int) {
 	}
 	chain, index := l.position(shard)
 	taken := max(c.taken[chain], index*l.chunks+psn)
-	// The own shard takes no room: where the stream reaches it, what was sent of it counts as
-	// taken.
+	// The own shard takes no room: where the stream reaches it, chunks that were sent count as taken.
 	if l.own >= 0 {
 		if ch, i := l.position(l.own); ch == chain && taken >= i*l.chunks {
 			taken = max(taken, i*l.chunks+next)

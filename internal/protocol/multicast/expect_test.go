@@ -9,8 +9,8 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 )
 
-// TestExpectFrom: of a chunk whose header is known, it is known where it and those behind it belong, up to one that
-// has arrived.
+// TestExpectFrom: a header of a chunk tells where this chunk and the chunks behind it belong, up to one that has
+// arrived.
 func TestExpectFrom(t *testing.T) {
 	const chunk, chunks = 16, 10
 	cfg := small(3, chunk)
@@ -53,7 +53,7 @@ func TestExpectFrom(t *testing.T) {
 	require.True(t, n.done())
 }
 
-// TestExpectNothingInAnArena: what is eager is copied from an arena anyway.
+// TestExpectNothingInAnArena: an eager chunk is copied from an arena anyway.
 func TestExpectNothingInAnArena(t *testing.T) {
 	n := newNet(small(3, 1024))
 	require.NoError(t, n.post(Op{Collective: wire.Allgather, Bytes: 64}, n.all()...))

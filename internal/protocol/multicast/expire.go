@@ -25,11 +25,10 @@ func (c *Comm) Cutoff() (Time, bool) {
 	return first, first != 0
 }
 
-// Expire asks for what is overdue.
+// Expire asks for overdue chunks.
 func (c *Comm) Expire(now Time) { c.expire(now, true) }
 
-// ExpireGaps asks for the gaps alone that are overdue: what shows them has arrived, whatever else may
-// wait somewhere.
+// ExpireGaps asks for overdue gaps alone: the chunks that show them have arrived, even if others still wait somewhere.
 func (c *Comm) ExpireGaps(now Time) { c.expire(now, false) }
 
 func (c *Comm) expire(now Time, silence bool) {
@@ -37,7 +36,7 @@ func (c *Comm) expire(now Time, silence bool) {
 	if c.err != nil {
 		return
 	}
-	behind := false // an older large operation is incomplete, whose roots go first
+	behind := false // an older large operation is incomplete: its roots go first
 	for p := c.ops.front(); p != nil; p = c.ops.after(p) {
 		for _, g := range p.loss.gaps {
 			if g.due > c.now {
@@ -58,8 +57,8 @@ func (c *Comm) expire(now Time, silence bool) {
 	c.verify()
 }
 
-// askAfterSilence asks for what the roots in turn may have sent by now: with credits, not more than
-// a window beyond what has arrived.
+// askAfterSilence asks for the chunks that the roots in turn may have sent by now: with credits, not more than a window
+// beyond the chunks that have arrived.
 func (c *Comm) askAfterSilence(p *op) {
 	chains := &p.mode.chains
 	for ch := range chains.M {

@@ -5,8 +5,8 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 )
 
-// fetch is what this rank has asked its left neighbour for. A request is certain if the chunks are
-// known to have been sent, and speculative if it was made after a silence, here or further right.
+// fetch has this rank's requests to its left neighbour. A request is certain if the chunks are known to have been sent,
+// and speculative if it was made after a silence, here or further right.
 type fetch struct {
 	asked       bitmap.Bitmap // chunks that were asked for and have not come by multicast
 	speculative bool          // a request was speculative

@@ -6,25 +6,24 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 )
 
-// How much of its shard a root keeps under way. The window is what receivers' queues hold, which on
-// a slow link takes long: all that shares the link, the requests and handshakes of this very
-// operation among it, waits that long. So a root keeps less under way where it has seen that its
-// chunks leave slowly: what leaves within the time that credit takes and a queue, beside a floor.
-// That the floor is the same for all makes roots whose streams meet in one queue come to equal
-// shares of it. Where several roots share a chain, each would need word of what those before it
+// How much of its shard a root keeps under way. Receivers' queues hold a window, which takes long to leave on a slow
+// link: all traffic that shares the link, even the requests and handshakes of this very operation, waits that long. So
+// a root keeps less under way where it has seen that its chunks leave slowly: a floor, and the chunks that leave in the
+// time that credit takes and a queue may take. The floor is the same for all, so roots with streams that meet in one
+// queue come to equal shares. Where several roots share a chain, each would need word of how much the ones before it
 // have under way, so there it is a window.
 
 // flow is how fast the chunks of this rank's shards have left receivers' queues.
 type flow struct {
 	rate  float64       // chunks a second, 0: not measured yet
 	delay time.Duration // the least that credit took longer than the chunks it was for
-	// queue is how long what a root has under way may take to leave, beside the floor and what
-	// credit takes on an idle path.
+	// queue is how long the chunks that a root has under way may take to leave, beside the floor and the time that credit
+	// takes on an idle path.
 	queue time.Duration
 }
 
-// flows are those of Allgathers, whose roots share each link, and of Broadcasts, where one root often
-// has all of a link.
+// flows are the flow of Allgathers, where roots share each link, and of Broadcasts, where one root often has all of a
+// link.
 type flows struct{ many, one flow }
 
 func newFlows() flows {

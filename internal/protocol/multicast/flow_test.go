@@ -131,7 +131,7 @@ func TestShardsOfAWindowAreMeasured(t *testing.T) {
 	}
 }
 
-// Where roots share a chain, credit is as rare as windows allow: whoever needs none gets none.
+// Where roots share a chain, credit is as rare as windows allow: a root that needs none gets none.
 func TestCreditsOfAChain(t *testing.T) {
 	for _, c := range []struct{ ranks, window, chunks, most int }{
 		{16, 200, 12, 0}, {16, 70, 5, 2 * 16}, {64, 466, 4, 0}, {4, 70, 200, 16 * 4},

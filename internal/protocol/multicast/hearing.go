@@ -2,11 +2,10 @@ package multicast
 
 import "time"
 
-// Multicast may cease to reach a rank at any time, and come back: a switch that snoops IGMP forgets
-// the group, or is restarted. Each rank sees for itself which roots it does not hear: what they send
-// comes by repair alone, and for a while. It then wants everything relayed, and says so in each
-// barrier and with each credit that it gives; those ranks relay who have heard of one that wants it. A
-// barrier in which none does ends that at once.
+// Multicast may cease to reach a rank at any time, and come back: a switch that snoops IGMP forgets the group, or is
+// restarted. Each rank sees for itself which roots it does not hear: their chunks come by repair alone, and for a
+// while. It then wants everything relayed, and says so in each barrier and with each credit that it gives; a rank that
+// has heard of one that wants it relays. A barrier in which none does ends that at once.
 //
 // A root that relays multicasts a chunk as well now and then, a probe, less and less often. A rank that
 // hears the probes of a root hears that root again.
@@ -35,8 +34,8 @@ const (
 // hearing is whom this rank hears, and whether ranks want chunks relayed.
 type hearing struct {
 	roots  []ear
-	known  int  // roots of which chunks have come by repair or relay
-	deaf   int  // those of them that are not heard
+	known  int  // roots with chunks that have come by repair or relay
+	deaf   int  // known roots that are not heard
 	start  bool // it began as deaf to all
 	always bool
 	last   Time // when a chunk of a root that is not heard came; of who began deaf, when it was first asked
@@ -69,8 +68,8 @@ func newHearing(size int, start bool) hearing {
 	return h
 }
 
-// wants reports whether this rank wants chunks relayed: it does not hear a root that sends, or knows no
-// better than what it began with.
+// wants reports whether this rank wants chunks relayed: it does not hear a root that sends, or it began as deaf to all
+// and has learned nothing since.
 func (h *hearing) wants(now Time) bool {
 	knowsNothing := h.start && h.known == 0
 	if knowsNothing && h.last == 0 {
@@ -79,7 +78,7 @@ func (h *hearing) wants(now Time) bool {
 	return h.always || (h.deaf > 0 || knowsNothing) && now-h.last < deafFor
 }
 
-// relays reports whether this rank relays what it sends: it, or another rank, wants that.
+// relays reports whether this rank relays its chunks: it, or another rank, wants that.
 func (h *hearing) relays(now Time) bool { return h.wants(now) || now < h.wanted }
 
 // know notes that a chunk of a root came by repair or relay.

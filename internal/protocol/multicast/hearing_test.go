@@ -16,7 +16,7 @@ func repaired(h *hearing, root, chunks int, from, every Time) Time {
 	return from + Time(chunks)*every
 }
 
-// A rank does not hear a root if enough chunks of it in a row come by repair, for long enough.
+// A rank does not hear a root if enough of its chunks in a row come by repair, for long enough.
 func TestDeafTo(t *testing.T) {
 	for name, c := range map[string]struct {
 		chunks int
@@ -82,7 +82,7 @@ func TestSilentRoots(t *testing.T) {
 	require.True(t, h.wants(200*s), "it sends again")
 }
 
-// Repairs between chunks that are relayed say nothing: what is missing is on its way.
+// Repairs between relayed chunks say nothing: the missing chunks are on their way.
 func TestRepairsWhileRelayed(t *testing.T) {
 	h := newHearing(2, false)
 	for i := range 10 * unheardChunks {

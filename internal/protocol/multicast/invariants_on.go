@@ -11,9 +11,9 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 )
 
-// With the build tag invariants, every call of a Comm ends in a check of what must hold then, and
-// panics where it does not. What is cheap is checked every time; what takes a look at every shard
-// and bitmap is checked for one operation every so many calls, and for each before it is forgotten.
+// With the build tag invariants, every call of a Comm ends in a check of its laws, and panics where one does not hold.
+// Cheap checks are made every time; checks that look at every shard and bitmap are made for one operation every so many
+// calls, and for each before it is forgotten.
 
 // verifyEvery is how many calls there are to a thorough check.
 var verifyEvery = 16
@@ -75,7 +75,7 @@ func (c *Comm) verifyLast(p *op) {
 	}
 	c.must(p.thorough(p.seq))
 	if p.state == early {
-		return // what is begun by a stranger may be forgotten
+		return // an operation that a stranger has begun may be forgotten
 	}
 	was := &c.past.ops[p.seq%maxKnown]
 	now := sumsOf(p)
@@ -91,13 +91,13 @@ func (c *Comm) must(err error) {
 	}
 }
 
-// law is something that must hold, and what is wrong if it does not.
+// law is a condition that must hold, and the error if it does not.
 type law struct {
 	holds bool
 	wrong string
 }
 
-// first returns what is wrong by the first of laws that does not hold, or nil.
+// first returns the error of the first of laws that does not hold, or nil.
 func first(laws ...law) error {
 	for i := range laws {
 		if !laws[i].holds {
@@ -107,7 +107,7 @@ func first(laws ...law) error {
 	return nil
 }
 
-// whatIsWrong checks what is cheap.
+// whatIsWrong makes the cheap checks.
 func (c *Comm) whatIsWrong() error {
 	t, e := &c.ops, &c.epoch
 	if err := first(
@@ -140,15 +140,15 @@ func (c *Comm) whatIsWrong() error {
 	return first(law{inFlight == c.inFlight, "as many are active as are counted"})
 }
 
-// components checks what is cheap of an operation in flight.
+// components makes the cheap checks of an operation in flight.
 func (c *Comm) components(p *op) error {
 	b, s, t, rounds := &p.barrier, &p.sender, &p.timer, c.topo.Rounds()
 	return first(
 		law{p.known(), "it is posted and has no shape"},
-		law{p.mode.window >= 0 && (p.mode.kind.inPlace() || p.mode.window == 0), "only what is large or serial has a window"},
+		law{p.mode.window >= 0 && (p.mode.kind.inPlace() || p.mode.window == 0), "only large or serial operations have a window"},
 		law{!p.mode.relay || p.mode.kind == large && p.mode.window == 0, "what all ranks relay has no window"},
 		law{p.mode.kind != eager || p.slots == nil && p.stride == p.bytes, "what lies in the arena has gaps, or another order"},
-		law{(p.mode.kind == eager) == (p.mode.arena != NotEager), "what is eager, and no other, lies in the arena"},
+		law{(p.mode.kind == eager) == (p.mode.arena != NotEager), "eager operations, and no others, lie in the arena"},
 		law{b.open == (!p.mode.barrier || b.passed(rounds)), "its barrier is open when everybody is ready"},
 		law{b.heard>>rounds == 0, "its barrier heard a round that there is not"},
 		law{b.next == 0 || b.entered && b.next <= rounds && b.heardBefore(b.next-1), "its barrier sent a round too early"},
@@ -263,7 +263,7 @@ func (c *credit) wrong(l *layout) error {
 	return nil
 }
 
-// verifyBacklog panics if what is owed over all is not what each operation owes.
+// verifyBacklog panics unless the count of owed chunks is the sum over all operations.
 func (c *Comm) verifyBacklog() {
 	owed := 0
 	for _, p := range c.ops.ops {

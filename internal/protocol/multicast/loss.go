@@ -9,15 +9,14 @@ type gap struct {
 	due             Time
 }
 
-// maxGaps bounds the list; what is beyond, when those that have closed are struck off, is asked for
-// at once.
+// maxGaps bounds the list. Gaps beyond it, once closed gaps are struck off, are asked for at once.
 const maxGaps = 256
 
-// loss is what seems lost of an operation.
+// loss has the chunks of an operation that seem lost.
 type loss struct {
 	gaps []gap // in the order in which they fall due, no two the same; at most maxGaps
-	// reached is, of each chain with several roots, the furthest shard of which a chunk has come; its
-	// first shard until then.
+	// reached is, for each chain with several roots, the furthest shard with a chunk that has come; before that, the
+	// chain's first shard.
 	reached []int
 }
 
@@ -79,8 +78,8 @@ func (o *loss) drop(now Time) {
 	o.gaps = append(o.gaps[:0], o.gaps[n:]...)
 }
 
-// passed notes that the root of a shard multicasts, so that all before it in its chain have sent
-// everything. It returns the shards of which that is news: [from, shard).
+// passed notes that the root of a shard multicasts, so that all before it in its chain have sent everything. The shards
+// [from, shard) were not known to be sent before.
 func (o *loss) passed(l *layout, shard int) (from int) {
 	if len(o.reached) == 0 {
 		return shard // nobody is before it

@@ -11,7 +11,7 @@ type memory struct {
 	credit   credit
 }
 
-// prepare makes room for an operation of which nothing has happened.
+// prepare makes room for a new operation.
 func (m *memory) prepare(l *layout) {
 	m.receiver.reset(l)
 	m.credit.reset(l)

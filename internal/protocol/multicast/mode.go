@@ -5,26 +5,25 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 )
 
-// kind says which of four ways an operation takes.
+// kind is one of the four ways that an operation may take.
 type kind uint8
 
 const (
 	// reliable: the fabric loses nothing and holds what comes early, or there is nobody else.
 	// Chunks are sent at once into the user's buffer, and that is all.
 	reliable kind = iota
-	// eager: it is small. Chunks are sent at once into the arena, which every rank holds ready;
-	// what is lost is fetched.
+	// eager: it is small. Chunks are sent at once into the arena, which every rank holds ready; lost chunks are fetched.
 	eager
-	// serial: it is a Broadcast. Its root sends it as far as the slowest receiver has posted it and
-	// its credit allows, together with those before and behind it and those of other roots; chunks
-	// land in the user's buffer, what is lost is fetched, and a handshake ends it.
+	// serial: it is a Broadcast. Its root sends it as far as the slowest receiver has posted it and its credit allows,
+	// together with those before and behind it and those of other roots; chunks land in the user's buffer, lost chunks are
+	// fetched, and a handshake ends it.
 	serial
-	// large: a barrier announces it, roots take turns and are limited by credit, chunks land in the
-	// user's buffer, what is lost is fetched, and a handshake ends it.
+	// large: a barrier announces it, roots take turns and are limited by credit, chunks land in the user's buffer, lost
+	// chunks are fetched, and a handshake ends it.
 	large
 )
 
-// inPlace reports whether chunks land in the user's buffer and what is lost of them is fetched.
+// inPlace reports whether chunks land in the user's buffer and lost chunks are fetched.
 func (k kind) inPlace() bool { return k >= serial }
 
 // mode is how an operation travels. It is chosen once, when the operation is posted, from what was
@@ -42,12 +41,12 @@ type mode struct {
 	compare bool
 	opener  uint32 // the barrier that must be complete before anything is sent
 	arena   uint32 // where it lies in its arena: a multiple of 64; NotEager unless it is eager
-	second  bool   // which of the two arenas that is
+	second  bool   // the arena is the second of the two
 	window  int    // chunks that one chain or series may have under way; 0: no limit, always if it is eager
 	share   int    // of the window, for a series while all ranks send one: Config.Share; 0 unless it is serial
 	// relay: its chunks are relayed, and all ranks know that; only if it is large.
 	relay bool
-	// chains are the shards whose roots multicast one after another. Unless the operation is large
+	// chains are the shards in groups. The roots of a group multicast one after another. Unless the operation is large
 	// each shard is a chain of its own.
 	chains topology.Chains
 }
@@ -101,19 +100,19 @@ func (e *epoch) earlyMode(s *shape, arena uint32) mode {
 	return mode{kind: eager, arena: arena, second: e.second, chains: topology.NewChains(s.shards, s.shards)}
 }
 
-// epoch is the time between two barriers. Eager operations posted in it lie in an arena one behind
-// the other; all that came before has been received by everybody once its barrier is complete.
+// epoch is the time between two barriers. Eager operations posted in it lie in an arena one behind the other; all that
+// came before has been received by everybody once its barrier is complete.
 //
-// Epochs with something in the arena take the two arenas by turns. A rank that has entered a barrier
-// may get chunks of the epoch that it opens, while others, which have not, still fetch what is in
-// the arena of the epoch before. So those of the epoch two before lay where the chunks go. They are
-// done here, or this rank had not entered; and it has received what was sent in the epoch in between,
-// so all have entered the barrier before that one, and fetch nothing from there any more. Before it
-// has entered neither need hold, however many epochs ahead it has posted: it takes no chunk of one
-// whose barrier it has not entered (Comm.entered).
+// Epochs with something in the arena take the two arenas by turns. A rank that has entered a barrier may get chunks of
+// the epoch that this barrier opens, while others, which have not entered, still fetch from the arena of the epoch
+// before. So these chunks go where the operations of the epoch two before lay. Those operations are done here, or this
+// rank had not entered. This rank has also received everything that was sent in the epoch in between, so all have
+// entered the barrier before that one, and fetch nothing from there any more. Before a rank has entered neither need
+// hold, however many epochs ahead it has posted: it takes chunks of an epoch only after it has entered the barrier of
+// that epoch (Comm.entered).
 type epoch struct {
-	opener uint32 // the operation whose barrier opens it
-	opened uint32 // the last operation whose barrier has completed; not after opener
+	opener uint32 // the operation with the barrier that opens it
+	opened uint32 // the last operation with a complete barrier; not after opener
 	second bool   // which arena its operations lie in
 	bytes  int    // of the arena that its operations take, at most Config.Arena
 	chunks int    // of its operations, at most Config.EagerChunks
@@ -129,8 +128,7 @@ func (e *epoch) fits(s *shape, cfg *Config) bool {
 	return e.ops < epochOps && e.bytes+room(s) <= cfg.Arena && e.chunks+s.all() <= cfg.EagerChunks
 }
 
-// overdue reports whether the epoch must end with an operation, since what is eager in it is kept
-// until then.
+// overdue reports whether the epoch must end with an operation, since its eager operations are kept until then.
 func (e *epoch) overdue(seq uint32) bool { return e.ops > 0 && seq-e.opener >= epochOps }
 
 // begin begins the epoch that the barrier of an operation opens.

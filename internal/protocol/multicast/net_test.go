@@ -206,7 +206,7 @@ func (n *net) deliver(p packet) {
 	n.drive(p.to)
 }
 
-// tick lets time pass in small steps and expires what is due.
+// tick lets time pass in small steps and has timers expire when they are due.
 func (n *net) tick(d time.Duration) {
 	n.run()
 	for end, steps := n.now+d, 0; n.now < end; steps++ {

@@ -20,7 +20,7 @@ type op struct {
 	// otherwise: a chunk has come by multicast or repair while this rank did not know that all relay.
 	otherwise bool
 	viaRelay  bool // a chunk has come by relay
-	moved     Time // when something of it last happened, see Waiting
+	moved     Time // when something last happened to it, see Waiting
 	waits     Time // when the last of its waits ended, see Awaited
 	layout
 	barrier barrier
@@ -32,12 +32,12 @@ type op struct {
 	handshake handshake
 }
 
-// blank makes p operation seq, of which nothing is known.
+// blank makes p operation seq, about which nothing else is known.
 func (p *op) blank(seq uint32) {
 	*p = op{state: early, layout: layout{seq: seq}, calls: calls{early: p.calls.early[:0], credits: p.calls.credits[:0]}}
 }
 
-// known reports whether the operation has a geometry: it was posted, or a chunk of it came early.
+// known reports whether the operation has a geometry: it was posted, or one of its chunks came early.
 func (p *op) known() bool { return p.chunks > 0 }
 
 // received reports whether every chunk is here.
@@ -50,7 +50,7 @@ func (c *Comm) lay(p *op, s *shape, m *mode) {
 	p.prepare(&p.layout)
 }
 
-// forget drops what is known of an operation's chunks.
+// forget drops all knowledge about an operation's chunks.
 func (c *Comm) forget(p *op) {
 	if p.known() {
 		c.backlog.remove(p.repairs.drop())
@@ -59,8 +59,8 @@ func (c *Comm) forget(p *op) {
 	}
 }
 
-// table holds the operations that this rank knows of, which are those of at most maxKnown numbers:
-// those that it keeps for its neighbour, its own in flight, and those that faster ranks have begun.
+// table holds the operations that this rank knows, of at most maxKnown numbers: operations that it keeps for its
+// neighbour, its own in flight, and operations that faster ranks have begun.
 type table struct {
 	oldest uint32        // first operation that is kept
 	first  uint32        // first operation that is not done; not before oldest

@@ -47,7 +47,7 @@ func (c *Comm) post(o Op) *op {
 		p.blank(seq)
 	}
 	if p.known() && (p.mode.arena != m.arena || p.mode.second != m.second || p.differs(s.called(), s.digest)) {
-		// What was begun here is not what is posted: nothing of it counts but what messages said.
+		// The operation begun here is not the one posted: only calls from messages count.
 		said := p.calls
 		c.forget(p)
 		p.blank(seq)

@@ -80,8 +80,8 @@ func (c *Comm) pushAll() {
 	}
 }
 
-// readAll reports whether nothing more is read of an operation that this rank has completely received: what is only offered is
-// not needed.
+// readAll reports whether no read is under way for an operation that this rank has completely received. It drops offers
+// without a read, since they are not needed.
 func (c *Comm) readAll(p *op) bool {
 	c.offers -= p.pulls.drop(&p.layout)
 	return p.pulls.reading == 0

@@ -11,7 +11,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 )
 
-// pulling is a net whose ranks may read from their left neighbours.
+// pulling is a net of ranks that may read from their left neighbours.
 func pulling(ranks, chunk, reads int) *net {
 	cfg := plain(ranks, chunk)
 	cfg.Reads = reads
@@ -22,8 +22,8 @@ func pulling(ranks, chunk, reads int) *net {
 	return n
 }
 
-// TestPull draws what is lost or late, in which order reads end and which of them fail. All ranks end, no rank is done while its
-// right neighbour reads from it, and what is read is where it was offered.
+// TestPull draws which packets are lost or late, in which order reads end and which reads fail. All ranks end, no rank
+// is done while its right neighbour reads from it, and every read is of the memory that was offered.
 func TestPull(t *testing.T) {
 	thorough(t)
 	reads, failures, pushed := 0, 0, 0
@@ -31,7 +31,7 @@ func TestPull(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 0x70756c6c))
 		n := pulling(2+rng.IntN(4), 4, 1+rng.IntN(5))
 		loss, fails := rng.Float64()*0.5, rng.IntN(3) == 0
-		var late []packet // what is not lost after all
+		var late []packet // late packets, which are not lost after all
 		n.lose = func(p packet) bool {
 			if lost := rng.Float64() < loss; !lost {
 				return false

@@ -15,8 +15,8 @@ func (o *offer) skip(n, chunk int) {
 	o.addr += uint64(n * chunk)
 }
 
-// pulls is what the left neighbour has offered, and what of it is being read. That one keeps its buffer until this rank
-// is done, so this rank is not done before its last read has ended.
+// pulls has the chunks that the left neighbour has offered, and the ones that are being read. The neighbour keeps its
+// buffer until this rank is done, so this rank is not done before its last read has ended.
 type pulls struct {
 	offered bitmap.Bitmap // chunks of offers and of reads under way; no two have the same
 	offers  queue[offer]
@@ -30,7 +30,8 @@ func (q *pulls) reset(l *layout) {
 	q.reading = 0
 }
 
-// take takes an offer, but for what has come or was offered before, and returns how many offers there are more.
+// take takes an offer, without chunks that have come or were offered before, and returns how many offers there are
+// more.
 func (q *pulls) take(l *layout, r *receiver, o offer) (more int) {
 	lacks := func(psn int) bool {
 		bit := l.bit(o.shard, psn)
@@ -104,7 +105,7 @@ func (q *pulls) forget(l *layout) (o offer, ok bool) {
 	return o, true
 }
 
-// drop forgets all offers, and returns how many those were. What is being read goes on.
+// drop forgets all offers, and returns how many those were. Reads under way go on.
 func (q *pulls) drop(l *layout) (fewer int) {
 	for ; ; fewer++ {
 		if _, ok := q.forget(l); !ok {

@@ -2,8 +2,8 @@ package multicast
 
 import "github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 
-// queue is a first-in first-out list that reuses its memory: it takes at most four times what it holds
-// at its fullest. The items before head have been taken.
+// queue is a first-in first-out list that reuses its memory: it takes at most four times the memory of its items at its
+// fullest. The items before head have been taken.
 type queue[T any] struct {
 	items []T
 	head  int // at most len(items)

@@ -6,7 +6,7 @@ import "github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 type Place struct {
 	Seq    uint32
 	Offset int  // in the arena, or in the operation's receive buffer
-	Arena  bool // which of the two
+	Arena  bool // Offset is in the arena
 	Second bool // it is the second arena
 }
 
@@ -21,10 +21,9 @@ func (c *Comm) Hold(h *wire.Data) bool {
 // III-B). Until Received the chunk counts as missing, so a second Place before that answers the
 // same.
 //
-// It is for chunks that have arrived, not for guesses (see Expect): what is dropped is counted, and
-// tells what it can: a duplicate that a request for repair was spurious, a chunk of another
-// operation that ranks may have called different ones. The first chunk of an eager operation that
-// this rank has not posted opens its state.
+// It is for chunks that have arrived, not for guesses (see Expect): a dropped chunk is counted, and tells something. A
+// duplicate tells that a request for repair was spurious, a chunk of another operation that ranks may have called
+// different ones. The first chunk of an eager operation that this rank has not posted opens its state.
 func (c *Comm) Place(now Time, h *wire.Data, n int) (Place, bool) {
 	c.tick(now)
 	p, shard := c.find(h)
@@ -44,7 +43,7 @@ func (c *Comm) Place(now Time, h *wire.Data, n int) (Place, bool) {
 			limit = p.chunks
 		}
 		if int(h.PSN) >= limit {
-			if h.IsMulticast() { // perhaps a probe: what is relayed waits for no credit
+			if h.IsMulticast() { // perhaps a probe: relayed chunks wait for no credit
 				c.hearing.multicast(c.now, int(h.Root))
 			}
 			c.stats.Dropped++ // nobody can have sent it
@@ -124,10 +123,9 @@ func (c *Comm) entered(opener uint32) bool {
 	return !wire.Before(c.epoch.opened, opener) || c.ops.at(opener).barrier.entered
 }
 
-// vacant reports whether a place in the arena of the last epoch posted here may be that of an
-// operation to come: this rank has entered that epoch's barrier, and the place lies behind all posted
-// since. So what a stranger sends cannot overwrite a result, nor what the right neighbour may still
-// fetch: see epoch.
+// vacant reports whether a place in the arena of the last epoch posted here may belong to an operation to come: this
+// rank has entered that epoch's barrier, and the place lies behind all posted since. So a stranger's chunk cannot
+// overwrite a result, nor a chunk that the right neighbour may still fetch: see epoch.
 func (c *Comm) vacant(arena uint32) bool {
 	return c.entered(c.epoch.opener) && int(arena) >= c.epoch.bytes
 }
@@ -145,7 +143,7 @@ func (c *Comm) Received(now Time, h *wire.Data) {
 	if p.state == active && p.receiver.whole(&p.layout, shard) {
 		c.waitedFor[h.Root].Chunks += c.waited(p)
 	}
-	// A probe overtakes what is relayed before it.
+	// A probe overtakes chunks that are relayed before it.
 	probed := h.IsMulticast() && p.mode.kind != reliable && c.hearing.relaysLately(c.now, int(h.Root))
 	if p.mode.kind != reliable {
 		c.answered(p, p.bit(shard, psn), h)

@@ -10,7 +10,7 @@ type receiver struct {
 	since   Time          // when the first chunk arrived, 0: none has
 }
 
-// seen says what has arrived of a shard.
+// seen counts the chunks of a shard that have arrived.
 type seen struct {
 	end   uint32 // first chunk above all that have arrived
 	count uint32 // of chunks that have arrived, as many as have has bits of the shard; at most end
@@ -74,8 +74,8 @@ func (r *receiver) lackedTo(l *layout, shard, from int) int {
 	return r.have.NextSet(l.bit(shard, from), l.bit(shard, end)) - l.bit(shard, 0)
 }
 
-// next guesses which chunk arrives next: the one above all of the shard that the last one was of,
-// or of the next shard of which the end is missing.
+// next guesses which chunk arrives next: the one above all that have come of the last chunk's shard, or of the next
+// shard that lacks its end.
 func (r *receiver) next(l *layout) (shard, psn int, ok bool) {
 	s := r.current
 	for range l.shards {

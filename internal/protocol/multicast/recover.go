@@ -10,7 +10,7 @@ import "github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 // measured rate, and alpha (Khalilov et al., SC24, III-C).
 func (c *Comm) arm(p *op) {
 	bytes := c.cfg.Window * c.cfg.Chunk
-	if c.pace.rate == 0 { // what is assumed may be far too slow
+	if c.pace.rate == 0 { // the assumed rate may be far too slow
 		bytes = min(bytes, p.total())
 	}
 	c.armFor(p, bytes)
@@ -128,7 +128,7 @@ func (c *Comm) spurious(p *op) {
 	}
 	p.fetch.spurious = true
 	if more := c.pace.reordered(c.now); more > 0 {
-		for q := c.ops.front(); q != nil; q = c.ops.after(q) { // what is open is of the same kind
+		for q := c.ops.front(); q != nil; q = c.ops.after(q) { // open gaps are of the same kind
 			q.loss.delay(more)
 		}
 	}

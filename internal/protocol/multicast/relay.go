@@ -5,17 +5,16 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 )
 
-// Where multicast does not reach all ranks, chunks are relayed: a root sends them to its right
-// neighbour on the reliable path, and every rank sends what it gets so to its own, until they are at
-// the rank left of the root. Each shard then crosses each link once, as with the ring algorithm. The time
-// of a small Broadcast is that of its hops, so it goes down the root's tree instead: see byTree. A small
-// Allgather does not: on a ring what comes from many roots goes on together, to one neighbour.
+// Where multicast does not reach all ranks, chunks are relayed: a root sends them to its right neighbour on the
+// reliable path, and every rank sends the chunks that it gets so to its own right neighbour, until they are at the rank
+// left of the root. Each shard then crosses each link once, as with the ring algorithm. A small Broadcast takes the
+// time of its hops, so it goes down the root's tree instead: see byTree. A small Allgather does not: on a ring, chunks
+// from many roots go on together, to one neighbour.
 //
-// A root relays for itself: what comes by relay goes on by relay, whatever others do, so nothing has
-// to be agreed on for every chunk to arrive. But where the roots of a large operation take turns,
-// and none has more under way than queues hold, links would idle. So ranks that want chunks relayed
-// say so in its barrier, which makes it an operation of which all know that: all roots send at once,
-// and nothing limits them but the paths.
+// A root relays for itself: chunks that come by relay go on by relay, whether or not other roots relay, so every chunk
+// arrives without an agreement. But where the roots of a large operation take turns, and none has more under way than
+// queues hold, links would idle. So ranks that want chunks relayed say so in its barrier, and all ranks know that once
+// it is complete: all roots send at once, and nothing limits them but the paths.
 
 // relayAhead bounds how many chunks of its own a root has waiting to be relayed, so that they and
 // those of others go by turns.
@@ -68,14 +67,13 @@ func (r *relayed) take(n int) {
 	}
 }
 
-// Relay says that this rank wants everything relayed, whoever hears whom. That may change at any time.
+// Relay says that this rank wants everything relayed, even if all ranks hear each other. That may change at any time.
 func (c *Comm) Relay(always bool) { c.hearing.always = always }
 
-// relays reports whether this rank relays what it sends.
+// relays reports whether this rank relays its chunks.
 func (c *Comm) relays() bool { return c.hearing.relays(c.now) }
 
-// askByCredit has what this rank says of its credit tell the root that it wants chunks relayed, if it
-// does.
+// askByCredit tells the root by this rank's credit that this rank wants chunks relayed, if it does.
 func (c *Comm) askByCredit(p *op) {
 	if c.hearing.wants(c.now) {
 		p.credit.relay = true
@@ -107,9 +105,9 @@ func (c *Comm) passOn(p *op, shard, from, to int, probe bool) {
 	}
 }
 
-// arrived takes a chunk as a sign of which ways there are, and passes it on: if it came by relay, and in
-// an operation that all ranks relay however it came, since the right neighbour asks for nothing there.
-// first: it was not here.
+// arrived learns from a chunk which ways there are, and passes it on if it came by relay. In an operation that all
+// ranks relay it passes on every chunk, since the right neighbour asks for nothing there. first: the chunk was not
+// here.
 func (c *Comm) arrived(p *op, shard int, h *wire.Data, first bool) {
 	switch root := int(h.Root); {
 	case h.IsRelay():
@@ -161,9 +159,8 @@ func (c *Comm) NextRelay() (Repair, bool) {
 	return Repair{}, false
 }
 
-// mayLack reports whether a rank may lack a stretch that is to be relayed to it: the operation is still
-// known here, as what it was when that was noted, and the right neighbour has not said that it has
-// everything.
+// mayLack reports whether a rank may lack a stretch that is to be relayed to it: this rank still knows the operation as
+// it was when the stretch was noted, and the right neighbour has not said that it has everything.
 func (c *Comm) mayLack(p *op, s *stretch) bool {
 	return p.seq == s.seq && p.state != free && p.known() && (!p.handshake.right || s.rank != c.topo.Right()) &&
 		s.shard < p.shards && s.to <= p.chunks
@@ -177,8 +174,8 @@ func (c *Comm) Relayed(r *Repair) {
 	c.verify()
 }
 
-// relay makes a large operation one that is relayed, before anything of it is sent here: all ranks
-// know so once its barrier is complete.
+// relay makes a large operation a relayed one, before any chunk is sent here: all ranks know so once its barrier is
+// complete.
 func (c *Comm) relay(p *op) {
 	p.mode.relay, p.mode.window = true, 0
 	p.mode.chains = topology.NewChains(p.shards, p.shards)

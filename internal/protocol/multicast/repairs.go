@@ -7,8 +7,8 @@ import (
 
 // repairs is what the right neighbour has asked this rank for and has not been sent.
 type repairs struct {
-	wanted      bitmap.Bitmap // chunks that it wants; those that are here are owed
-	speculative bitmap.Bitmap // those of them that are not here, and that a multicast chunk answers as well
+	wanted      bitmap.Bitmap // chunks that it wants; the ones that are here are owed
+	speculative bitmap.Bitmap // wanted chunks that are not here, and that a multicast chunk answers as well
 	owed        int           // chunks that it wants and that are here
 	from        int           // no owed chunk is before this one
 }
@@ -96,7 +96,7 @@ func (q *repairs) drop() (fewer int) {
 	return fewer
 }
 
-// backlog is what is owed over all operations, so that who asks for a repair need not look at all.
+// backlog is the chunks owed over all operations, so that a search for a repair need not look at every operation.
 type backlog struct {
 	chunks int    // owed, of all operations
 	first  uint32 // no operation before this one owes any; without meaning while chunks is 0

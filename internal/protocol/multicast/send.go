@@ -44,7 +44,7 @@ func (c *Comm) sendable(p *op, received bool) int {
 	return max(0, min(left, p.credit.bound(&p.layout, underWay)-p.sender.next))
 }
 
-// relaysOf reports whether what this rank still has to send of an operation is relayed.
+// relaysOf reports whether this rank relays the chunks of an operation that it still has to send.
 func (c *Comm) relaysOf(p *op) bool {
 	return p.mode.relay || p.mode.kind != reliable && c.relays()
 }
@@ -75,8 +75,7 @@ func (c *Comm) Sent(seq uint32, n int) {
 		}
 	}
 	if p.mode.kind == large && p.timer.armed() {
-		// Who sends need not hear from others before what it has sent has left its queue, which may
-		// be a window.
+		// A sender need not hear from others before its chunks, perhaps a window, have left its queue.
 		c.armFor(p, 2*c.cfg.Window*c.cfg.Chunk)
 	}
 	if !p.sender.done(&p.layout) {

@@ -5,11 +5,11 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 )
 
-// series is the Broadcasts of one root, one behind the other, as far as credit says who is ready
-// (kind serial). Their chunks count through: another rank lets the root send no further than a window
-// ahead of what it has taken of the series, nor beyond what it has posted itself, and says both by
-// one limit. So a root has one window under way, however many Broadcasts that covers, and sends
-// them in the order in which they were posted (docs/decisions/0035).
+// series is the Broadcasts of one root, one behind the other, as far as credit says who is ready (kind serial). Their
+// chunks count through. Another rank gives the root one limit: a window ahead of the chunks that the other rank has
+// taken of the series, but not beyond the operations that the other rank has posted. So a root has one window under
+// way, however many Broadcasts that covers, and sends them in the order in which they were posted
+// (docs/decisions/0035).
 type series struct {
 	length int // chunks of all operations posted
 	taken  int // chunks that this rank has taken off its queue, or sent; never falls
@@ -36,15 +36,15 @@ type link struct {
 	lap       uint32
 }
 
-// lap is what is posted from where roots begin again from a lower one, as they do with each Allgather
-// that NCCL hands over in windows. It is numbered; no more than MaxInFlight are in flight.
+// lap is a run of posted Broadcasts. A new lap begins where roots begin again from a lower one, as they do with each
+// Allgather that NCCL hands over in windows. Laps are numbered; no more than MaxInFlight are in flight.
 type lap struct {
 	start [mostShares]int // chunks of each root's series before it, if they are no more
-	// together: Broadcasts of all roots were in flight here before this rank was through with one. Only
-	// then do links carry more if roots send at the same time, and they do, each with a share of the
-	// window. Else roots take turns in the order in which Broadcasts were posted, each with all of the
-	// window: those that overlap would fill the receivers' links no better, and load the sending links
-	// of several, which a Reduce-Scatter could use (docs/decisions/0037).
+	// together: Broadcasts of all roots were in flight here before this rank was through with one. Only then do links
+	// carry more if roots send at the same time, and they do, each with a share of the window. Else roots take turns in
+	// the order in which Broadcasts were posted, each with all of the window: overlapping Broadcasts would fill the
+	// receivers' links no better, and load the sending links of several roots, which a Reduce-Scatter could use
+	// (docs/decisions/0037).
 	together bool
 }
 
@@ -60,8 +60,8 @@ func (l *laps) of(number uint32) *lap { return &l.at[number%collective.MaxInFlig
 // roots.
 const mostShares = 8
 
-// Share returns how much of the window a series has while all ranks send one; all of it where they
-// never do at a time, since there are too many ranks or too few chunks for each.
+// Share returns how much of the window a series has while all ranks send one. It is all of the window where they never
+// send at a time, since there are too many ranks or too few chunks for each.
 func (c *Config) Share() int {
 	if share := c.Window / c.Size; c.Size <= mostShares && share >= 4 {
 		return share
@@ -201,10 +201,9 @@ func (c *Comm) serialBound(p *op, underWay int, received bool) int {
 	return 0
 }
 
-// abreast returns up to which chunk of an operation this rank may send for the series of others not
-// to fall behind: where all ranks send, as far ahead of the least that has come of any as it may
-// have under way, as with the chains of an Allgather (credit.abreast). Where one does not, the links
-// of the others are full whoever sends.
+// abreast returns up to which chunk of an operation this rank may send so that the series of others do not fall behind.
+// Where all ranks send, that is as far ahead of the least that has come of any as this rank may have under way, as with
+// the chains of an Allgather (credit.abreast). Where one rank does not send, the links of the others are full anyway.
 //
 // What counts is how far roots are in one lap, which all ranks see alike, so the one that is
 // furthest behind waits for nobody.
@@ -228,7 +227,7 @@ func (c *Comm) abreast(p *op, underWay int) int {
 func (c *Comm) sentSerial(p *op, n int) {
 	s := &c.series[c.cfg.Rank]
 	if s.taken = p.link.base + n; !p.link.announced {
-		// What is still on its way of those before says nothing of how long credit takes.
+		// Credit for chunks before these that are still on their way says nothing about how long credit takes.
 		p.sender.progress.behind = s.known+p.credit.floor < p.link.base
 		c.announce(p)
 	}
@@ -266,9 +265,9 @@ func (c *Comm) hearBegin(p *op, from int, m *wire.Control) {
 	c.verify()
 }
 
-// expect notes that an operation's root sends it, and so has sent those before it in its series. A
-// chunk that shows that has overtaken what is missing of them, unless that is lost; what comes on
-// the reliable path may have overtaken it all.
+// expect notes that an operation's root sends it, and so has sent the ones before it in its series. shown: a multicast
+// chunk says so. It has overtaken all missing chunks of those, unless they are lost; a message on the reliable path may
+// have overtaken them anyway.
 func (c *Comm) expect(p *op, shown bool) {
 	s := p.link.of
 	for seq := s.first; s.open && wire.Before(seq, p.seq); {

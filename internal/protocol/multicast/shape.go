@@ -48,7 +48,7 @@ func (s *shape) called() Op {
 }
 
 // differs reports whether the operation is another than o, or a step of another call than the one of a digest.
-// Datagrams carry the low 32 bits of the size, so no more of it is compared.
+// Datagrams carry the low 32 bits of the size, so only these bits are compared.
 func (s *shape) differs(o Op, digest uint16) bool {
 	return s.coll != o.Collective || s.root != o.Root || uint32(s.bytes) != uint32(o.Bytes) || s.digest != digest
 }
@@ -84,7 +84,7 @@ func (s *shape) length(psn int) int { return max(0, min(s.chunk, s.bytes-psn*s.c
 // span returns the bytes of chunks [from, to) of a shard.
 func (s *shape) span(from, to int) int { return max(0, min(s.bytes, to*s.chunk)-from*s.chunk) }
 
-// readable reports whether chunks may be read where they lie, by a rank whose word ends the operation.
+// readable reports whether another rank may read chunks where they lie: its handshake ends the operation.
 func (l *layout) readable() bool { return l.mode.handshake && l.mode.kind.inPlace() && l.bytes > 0 }
 
 // offset returns where chunk psn of a shard lies in the buffer.
@@ -119,7 +119,7 @@ func (l *layout) control(k wire.Kind) wire.Control {
 	return wire.Control{Kind: k, Collective: l.coll, Digest: l.digest, Seq: l.seq}
 }
 
-// position returns the chain that a shard's root is in, and which one of it.
+// position returns the chain of a shard's root, and the root's index in it.
 func (l *layout) position(shard int) (chain, index int) {
 	chain = l.mode.chains.Of(shard)
 	return chain, shard - l.mode.chains.Head(chain)
@@ -134,7 +134,7 @@ func (l *layout) leads() bool {
 	return index == 0
 }
 
-// successor returns the shard whose root multicasts after this rank in its chain, or -1.
+// successor returns the shard of the root that multicasts after this rank in its chain, or -1.
 func (l *layout) successor() int {
 	chains, next := &l.mode.chains, l.own+1
 	if next < chains.Size && chains.Of(next) == chains.Of(l.own) {

@@ -1,12 +1,11 @@
 package multicast
 
-// timer is the cutoff timer of an operation: after how long a silence what is missing counts as
-// lost (Khalilov et al., SC24, III-C).
+// timer is the cutoff timer of an operation: after so long a silence missing chunks count as lost (Khalilov et al.,
+// SC24, III-C).
 type timer struct {
 	cutoff Time // when the silence is too long, 0: not armed; never where nothing is missing
 	tries  uint // how often it was, since the last chunk
-	// passed is when a cutoff passed of which it is not known yet whether rightly, 0: there is
-	// none.
+	// passed is when a cutoff passed that is not yet known to be right or wrong, 0: there is none.
 	passed Time
 	silent bool // a cutoff has passed: the time that the operation takes may say nothing about the rate
 }
@@ -35,8 +34,8 @@ func (t *timer) expire(now Time) {
 	t.tries++
 }
 
-// settle returns when the cutoff passed of which it now is known whether rightly, and false if
-// there is none. It is returned once.
+// settle returns when the cutoff passed that is now known to be right or wrong, and false if there is none. It is
+// returned once.
 func (t *timer) settle() (passed Time, ok bool) {
 	passed, t.passed = t.passed, 0
 	return passed, passed != 0

@@ -14,15 +14,14 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 )
 
-// TestTranscripts runs the scripts in testdata and compares what happens, line
-// by line. A line that starts with "> " is a command; what follows until the
-// next one is what it led to.
+// TestTranscripts runs the scripts in testdata and compares what happens, line by line. A line that starts with "> " is
+// a command; the lines until the next command are its effects.
 //
 //	> new ranks=3 chunk=4 window=8 ...    first command: the communicator
 //	> post allgather bytes=8 [root=0] [sync] [at=0,2]
 //	> lose 0.1@2 ...   the chunk of root 0, PSN 1, is lost on its way to rank 2; @* to all
 //	> lose all | lose none
-//	> run              deliver what is under way until nothing is
+//	> run              deliver until nothing is under way
 //	> tick 5ms         let time pass, and deliver
 //	> fail 1 TEXT      rank 1 is told to fail
 //	> stats

@@ -16,7 +16,7 @@ const (
 	PhaseChunks                 // chunks of other ranks
 	PhaseTurn                   // the root before this rank in its chain, to pass on the turn to send
 	PhaseCredit                 // room to send the own shard, which the slowest receiver limits
-	PhaseReads                  // the end of its reads from the left neighbour's memory, of which nothing is missing any more
+	PhaseReads                  // the end of its reads from the left neighbour's memory; all other chunks are here
 	PhaseHandshake              // the word of the right neighbour that it has every chunk
 )
 
@@ -28,8 +28,8 @@ type Waiting struct {
 	// Moved is when something of the operation last happened: it was posted, a message of its
 	// barrier came, a chunk was sent, came or was repaired, or credit, turn or handshake came.
 	Moved Time
-	// Ranks are those whose messages or chunks it waits for next, ascending. None: it waits for
-	// room in the fabric of this rank.
+	// Ranks are the ranks that it waits for next, for messages or chunks, ascending. None: it waits for room in the fabric
+	// of this rank.
 	Ranks   []int
 	Missing int // chunks that have not arrived
 }
@@ -42,7 +42,7 @@ func (w *Waiting) Called() collective.Text {
 	return collective.Textf("%v, number %d", w.Op.text(), w.Seq)
 }
 
-// Why says what is missing.
+// Why says in words why the operation waits.
 func (w *Waiting) Why() string {
 	switch w.Phase {
 	case PhaseBarrier:
@@ -91,8 +91,8 @@ func (c *Comm) awaited(p *op) (Phase, []int) {
 	return PhaseCredit, p.credit.slowest(&p.layout)
 }
 
-// awaitedRoots returns the roots whose chunks are to come next: the first of each chain, unless
-// this rank is before it and has not sent.
+// awaitedRoots returns the roots that send next: in each chain the first with chunks missing here, unless this rank is
+// before it and has not sent.
 func (p *op) awaitedRoots() (roots []int) {
 	chains := &p.mode.chains
 	for ch := range chains.M {

@@ -11,7 +11,7 @@
 //     operation to go through the switch in the headers of its direct streams,
 //     so far ahead that nobody can post it without having read that.
 //
-// Like what it is made of, a Lane has no clock, socket, goroutine or lock.
+// Like its components, a Lane has no clock, socket, goroutine or lock.
 package reducescatter
 
 import (
@@ -45,7 +45,7 @@ type Lane struct {
 
 	stopped bool
 	need    map[uint32][][]collective.Range // of operations that others had posted before Stop and this rank had not
-	empty   span                            // of these, what is done already unless it is in need: it has no elements
+	empty   span                            // operations without elements in this range are done, unless in need
 	stats   Stats
 }
 
@@ -106,7 +106,8 @@ func (l *Lane) Join(c *SwitchConn) {
 	l.attach(c)
 	l.epoch = epoch
 	if l.rank == 0 {
-		// Whoever posts that operation has completed the one collective.MaxInFlight before it, whose header tells it.
+		// A rank that posts that operation has completed the one collective.MaxInFlight before it: the header of that one
+		// tells it.
 		next := l.posted
 		if l.empty != (span{}) && wire.Before(next, l.empty.to) {
 			next = l.empty.to // up to there nothing may need a header
@@ -188,8 +189,8 @@ func (l *Lane) Oldest() (number uint32, at collective.Progress) {
 	return number, at
 }
 
-// Latest says of a direct operation, the oldest in flight or one that was just done, which rank was the last to
-// begin it, and of which input was last waited for. Through a switch nobody knows.
+// Latest says of a direct operation, the oldest in flight or one that was just done, which rank was the last to begin
+// it, and which rank's input was last waited for. Through a switch nobody knows.
 func (l *Lane) Latest(number uint32) (begun, input int, ok bool) {
 	if l.direct == nil || l.ops[number%collective.MaxInFlight].switched {
 		return 0, 0, false
@@ -230,7 +231,7 @@ func (l *Lane) Switched() bool {
 	return a.Epoch != 0 && !wire.Before(l.posted, a.From)
 }
 
-// Called says of the oldest operation that the switch has what was called, if it is a step of that.
+// Called names the call of the oldest operation that the switch has, if that is a step of one.
 func (l *Lane) Called() string {
 	for number := l.oldest; number != l.posted; number++ {
 		if p := &l.ops[number%collective.MaxInFlight]; p.switched {
@@ -243,9 +244,8 @@ func (l *Lane) Called() string {
 // Directly reports whether operations are in flight on the direct path.
 func (l *Lane) Directly() bool { return l.direct != nil && l.direct.InFlight() > 0 }
 
-// NextDone returns the number of an operation that is done: this rank holds its
-// result, and nobody needs its input any more. What goes directly may be done
-// before what was posted earlier and went through the switch, and the other way round.
+// NextDone returns the number of an operation that is done: this rank holds its result, and nobody needs its input any
+// more. Direct operations may be done before earlier ones that went through the switch, and the other way round.
 func (l *Lane) NextDone() (number uint32, ok bool) {
 	if n := len(l.finished); n > 0 {
 		number = l.finished[n-1]

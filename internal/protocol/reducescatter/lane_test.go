@@ -104,9 +104,8 @@ func (w *world) done() int {
 	return n
 }
 
-// TestSwitchComesAndGoes is the lane's whole promise: every operation ends
-// right at every rank, whatever becomes of the switch and whenever; buffers are
-// free when it says so (world spoils them).
+// TestSwitchComesAndGoes is the lane's whole promise: every operation ends right at every rank, no matter when the
+// switch comes or goes; buffers are free when it says so (world spoils them).
 func TestSwitchComesAndGoes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		size := rapid.IntRange(1, 5).Draw(t, "ranks")
@@ -122,7 +121,7 @@ func TestSwitchComesAndGoes(t *testing.T) {
 				epoch++
 				ranks := size
 				if w.rng.IntN(4) == 0 {
-					ranks = w.rng.IntN(size + 1) // lost before all have heard of it
+					ranks = w.rng.IntN(size + 1) // the switch is lost before all have heard
 				}
 				w.rejoin(epoch, ranks)
 				if joined = true; ranks == size {
@@ -217,8 +216,8 @@ func TestSwitchIsUsedAgain(t *testing.T) {
 	}
 }
 
-// TestEmptyOperationsAheadOfALoss: what has no elements is done at a rank before
-// others have posted it. When the switch is lost then, they must not look for it on the direct path.
+// TestEmptyOperationsAheadOfALoss: an operation without elements is done at a rank before others have posted it. When
+// the switch is lost then, they must not look for it on the direct path.
 func TestEmptyOperationsAheadOfALoss(t *testing.T) {
 	w := newWorld(t, 3, 3, 40)
 	for i := range w.calls[:20] {
@@ -312,8 +311,8 @@ func TestEmptyOperationWaitsForAll(t *testing.T) {
 	w.until(w.finished)
 }
 
-// TestRecordDoesNotChange: what a rank has told the others is so, and holds
-// until it resumes, although datagrams still come.
+// TestRecordDoesNotChange: the record that a rank has told the others stays true until the rank resumes, although
+// datagrams still come.
 func TestRecordDoesNotChange(t *testing.T) {
 	held := 0
 	for seed := range uint64(20) {

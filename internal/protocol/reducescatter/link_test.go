@@ -11,9 +11,8 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/uplink"
 )
 
-// TestContributionsWaitForWhatIsMulticast: while chunks to multicast wait for the link, new
-// contributions do, and what was lost does not. They go when the link is
-// claimed no more.
+// TestContributionsWaitForWhatIsMulticast: while chunks to multicast wait for the link, new contributions wait, and
+// contributions that were lost do not. The new ones go when the link is claimed no more.
 func TestContributionsWaitForWhatIsMulticast(t *testing.T) {
 	u, m, o := rig(t, 1024, nil, false)
 	var words uplink.Words

@@ -14,7 +14,7 @@ import (
 type record struct {
 	epoch   uint32
 	posted  uint32
-	from    uint32  // what it has posted from here on went through the switch
+	from    uint32  // operations that it has posted from here on went through the switch
 	entries []entry // operations that the switch had and that are not done here
 }
 
@@ -80,7 +80,7 @@ func (r *record) find(number uint32) *entry {
 	return nil
 }
 
-// lacks returns the ranges that the rank whose entry it is does not hold.
+// lacks returns the ranges that the rank of this entry does not hold.
 func (e *entry) lacks(rank int) []collective.Range {
 	if !e.to.Includes(rank) {
 		return nil

@@ -10,9 +10,9 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
 )
 
-// Stop ends the use of the switch under an epoch, whether this rank had joined
-// or not, and returns what the others need to know: the record for Resume, which
-// holds whatever comes meanwhile. Until then no operation can be posted; what goes directly goes on.
+// Stop ends the use of the switch under an epoch, whether this rank had joined or not, and returns the record that the
+// others need for Resume. The record stays true in the meantime. Until Resume no operation can be posted; direct
+// operations go on.
 func (l *Lane) Stop(epoch uint32) []byte {
 	l.stopped = true
 	rec := record{epoch: epoch, posted: l.posted, from: l.posted}
@@ -26,8 +26,8 @@ func (l *Lane) Stop(epoch uint32) []byte {
 			rec.entries = append(rec.entries, e)
 		}
 	}
-	// What the member has completed and this rank has not seen is in the record
-	// as held in full, like what it is about to complete.
+	// Operations that the member has completed and this rank has not seen are in the record as held in full, like the ones
+	// that the member is about to complete.
 	l.member = nil
 	l.over = epoch
 	l.news = direct.Announcement{}
@@ -46,7 +46,7 @@ func (l *Lane) Resume(records [][]byte) error {
 			return &fabric.PeerError{Peer: r, Err: fmt.Errorf("its record: %w", err)}
 		}
 		if all[r].epoch != l.over {
-			return &fabric.PeerError{Peer: r, Err: fmt.Errorf("its record is about epoch %d, that of this rank about %d", all[r].epoch, l.over)}
+			return &fabric.PeerError{Peer: r, Err: fmt.Errorf("its record is about epoch %d, this rank's about %d", all[r].epoch, l.over)}
 		}
 		for _, e := range all[r].entries {
 			numbers = append(numbers, e.number)
@@ -74,7 +74,7 @@ func (l *Lane) Resume(records [][]byte) error {
 // anything. An operation that is done anywhere is such a one.
 func (l *Lane) missing(all []record, number uint32) ([][]collective.Range, error) {
 	var first *entry
-	holder, whole := 0, true // whose first is
+	holder, whole := 0, true // holder is the rank of first
 	need := make([][]collective.Range, len(all))
 	for r := range all {
 		e := all[r].find(number)

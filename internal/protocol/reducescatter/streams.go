@@ -18,8 +18,8 @@ func NewStreams(rank, size int, c *direct.Comm, s fabric.Streams) *Streams {
 	return &Streams{comm: c, fabric: s, rank: rank, size: size}
 }
 
-// Work sends what it can, unless others go first, and sums what it can. It reports whether that was
-// anything; direct.Comm.Err says whether it can go on.
+// Work sends as much as it can, unless others go first, and sums as much as it can. It reports whether it did anything;
+// direct.Comm.Err says whether it can go on.
 func (s *Streams) Work(send bool) bool {
 	if s.comm.InFlight() == 0 {
 		return false
@@ -74,7 +74,7 @@ func (s *Streams) receive() bool {
 	}
 }
 
-// show shows what has come, and reports whether some of it, headers, was taken.
+// show shows the bytes that have come, and reports whether some of them, headers, were taken.
 func (s *Streams) show() (taken bool) {
 	for r := range s.size {
 		if r == s.rank {

@@ -17,7 +17,7 @@ const (
 	// budget bounds the datagrams of a stripe that are taken in one round, and the runs sent.
 	budget = 64
 	// turn bounds the bytes that a stripe sends in one round where others have something to send as well, so that
-	// what is reduced side by side comes on alike.
+	// reductions side by side come on alike.
 	turn = 2 * innetwork.BlockBytes
 )
 
@@ -47,8 +47,8 @@ type SwitchConn struct {
 	spurious bool
 	now      innetwork.Time
 
-	wait   fabric.Wait     // for what is multicast
-	behind fabric.Claimant // claims the link for what precedes that
+	wait   fabric.Wait     // for multicast that goes first
+	behind fabric.Claimant // claims the link for contributions that precede multicast
 	back   *fabric.Background
 
 	resent, dropped atomic.Uint64
@@ -86,9 +86,9 @@ func NewSwitchConn(c SwitchConnConfig) *SwitchConn {
 	}
 }
 
-// Pace has contributions of a group in the background wait for the foreground; nil: it is in the
-// foreground. Whoever drives says when a round begins, and when to look again. What is in the
-// background claims nothing of the link and waits for no claim: the foreground would wait for it.
+// Pace has contributions of a group in the background wait for the foreground; nil: it is in the foreground. The driver
+// says when a round begins, and when to look again. A group in the background claims nothing of the link and waits for
+// no claim: the foreground would wait for it.
 func (c *SwitchConn) Pace(b *fabric.Background) {
 	if c.back = b; b != nil {
 		c.cfg.Link, c.wait.Link, c.behind.Link = nil, nil, nil
@@ -98,7 +98,8 @@ func (c *SwitchConn) Pace(b *fabric.Background) {
 // Close gives the path back.
 func (c *SwitchConn) Close() error { return c.path.Close() }
 
-// Work takes what has come and sends what may be sent. It reports whether there was anything.
+// Work takes the results that have come and sends contributions that may be sent. It reports whether there was
+// anything.
 func (c *SwitchConn) Work(now innetwork.Time) bool {
 	c.now = now
 	c.wait.Round()
@@ -212,8 +213,8 @@ func (c *SwitchConn) status(stripe int) bool {
 	return c.flush(stripe) == 1
 }
 
-// slot returns whose turn it is: the owner of the oldest operation that is a part of a Reduce-Scatter
-// that goes owner after owner and of which something may be sent now. taken: there is one.
+// slot returns the owner that has its turn: of the parts of Reduce-Scatters that go owner after owner and may send
+// something now, the owner of the oldest. taken: there is one.
 func (c *SwitchConn) slot() (owner int, taken bool) {
 	var oldest uint32
 	for i := range c.cfg.Terms.Stripes {
@@ -287,8 +288,7 @@ func (c *SwitchConn) contribute(stripe int) bool {
 	return true
 }
 
-// first reports whether contributions for an owner go before what is multicast; slots: owner goes
-// after owner.
+// first reports whether contributions for an owner go before multicast; slots: they go owner after owner.
 func (c *SwitchConn) first(slots bool, owner int) bool {
 	if slots {
 		return precedes(owner, c.cfg.Rank, c.cfg.Terms.Ranks)
@@ -296,8 +296,8 @@ func (c *SwitchConn) first(slots bool, owner int) bool {
 	return c.cfg.Link != nil && c.cfg.Link.Ahead(0) > 0
 }
 
-// account counts bytes that were contributed, and claims the link for those that go first while
-// there is no room for them.
+// account counts bytes that were contributed, and claims the link for contributions that go first while there is no
+// room for them.
 func (c *SwitchConn) account(slots, first bool, bytes int, full bool) {
 	if c.cfg.Link == nil {
 		return
@@ -331,7 +331,7 @@ func (c *SwitchConn) keep(stripe int, r *innetwork.Run) bool {
 	return true
 }
 
-// flush sends what was added and returns how many datagrams went.
+// flush sends the batch of a stripe and returns how many datagrams went.
 func (c *SwitchConn) flush(stripe int) int {
 	sent, err := c.path.Flush(stripe)
 	c.fail(err)

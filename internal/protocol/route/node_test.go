@@ -34,7 +34,7 @@ func (r *rank) join(o Join) {
 	})
 }
 
-// answer ends the attempt; what it has brought is the rank's.
+// answer ends the attempt, and hands its event to the rank.
 func (a *attempt) answer(e Event) {
 	if a.over {
 		return
@@ -48,7 +48,7 @@ func (a *attempt) fail(reason string) {
 	a.answer(JoinFailed{Reason: reason, All: a.ready, Waited: a.job != nil && !a.ready})
 }
 
-// close ends the session. A node whose job has begun lets the others go on.
+// close ends the session. If the node's job has begun, the others go on.
 func (a *attempt) close() {
 	a.closed = true
 	if j := a.job; j != nil {
@@ -97,7 +97,7 @@ func (n *node) admit(a *attempt) {
 		return
 	}
 	j.running = true
-	for _, r := range n.ranks { // not over the map, whose order is another each time
+	for _, r := range n.ranks { // not over the map, which has another order each time
 		n.soon(func() { j.sessions[r.number].begin() })
 	}
 }
@@ -120,7 +120,7 @@ func (a *attempt) begin() {
 	})
 }
 
-// leave forgets a rank whose session has ended.
+// leave forgets a rank after the end of its session.
 func (j *job) leave(a *attempt) {
 	if j.ended == "" && !j.running {
 		j.end(fmt.Sprintf("rank %d left before all ranks were there", a.rank.number))

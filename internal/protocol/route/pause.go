@@ -12,8 +12,8 @@ const (
 	lastPause  = 15 * time.Second
 )
 
-// jitter shortens a pause by up to a quarter, for each rank and epoch by another share, so
-// that ranks whose attempts miss each other do not do so for ever.
+// jitter shortens a pause by up to a quarter, by another share for each rank and epoch, so that ranks with attempts
+// that miss each other do not miss each other for ever.
 func jitter(pause time.Duration, rank int, epoch uint32) time.Duration {
 	share := rand.New(rand.NewPCG(uint64(rank), uint64(epoch))).Float64() // repeatable on purpose
 	return pause - time.Duration(share*float64(pause)/4)

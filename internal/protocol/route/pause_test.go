@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestPauses: ranks that wait at the node for each other meet, whatever their phase.
+// TestPauses: ranks that wait at the node for each other meet, at any phase.
 func TestPauses(t *testing.T) {
 	const kept = 30 * time.Second // a node keeps a rank that waits for others
 	require.Less(t, 2*lastPause, kept+1)

@@ -1,6 +1,6 @@
-// Package route decides how the Reduce-Scatters of a group go, alike on all ranks: through a switch
-// or directly from rank to rank. A Router is told what has happened (Event) and says what is to be
-// done (Order); it has no clock, socket, goroutine or lock. internal/group carries out the orders.
+// Package route decides how the Reduce-Scatters of a group go, alike on all ranks: through a switch or directly from
+// rank to rank. A Router is told of each Event and returns each Order that follows; it has no clock, socket, goroutine
+// or lock. internal/group carries out the orders.
 //
 // An epoch is an attempt of all ranks to use a switch. It ends at all of them: when one that had
 // all ranks joined loses the switch, or cannot go on joining, it gives notice over the mesh. All
@@ -11,8 +11,8 @@ package route
 
 import "time"
 
-// Event is what has happened. Those that answer an order come once it was carried out; the others
-// may come at any time.
+// Event is something that has happened. An answer to an order comes once the order was carried out; other events may
+// come at any time.
 type Event interface{ event() }
 
 // Events.
@@ -53,7 +53,7 @@ type (
 	Resumed struct{ Operations uint64 }
 )
 
-// Order is what is to be done. Orders are carried out one after the other.
+// Order is something to be done. Orders are carried out one after the other.
 type Order interface{ order() }
 
 // Orders to the mesh.

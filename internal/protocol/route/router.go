@@ -59,7 +59,7 @@ type Router struct {
 	reason  string   // why the epoch ends
 	records [][]byte // of all ranks, about it
 
-	cancelled uint32 // the last epoch of which the first attempt was given up, since another rank's has failed
+	cancelled uint32 // the last epoch in which the first attempt was given up, since another rank's has failed
 }
 
 // New returns a router that waits for Started.
@@ -68,7 +68,7 @@ func New(c Config) *Router { return &Router{cfg: c} }
 // Settled reports whether there will be no orders any more: operations go directly for good.
 func (r *Router) Settled() bool { return r.state == settled }
 
-// Handle takes an event and returns what is to be done.
+// Handle takes an event and returns the orders that follow.
 func (r *Router) Handle(e Event) []Order {
 	r.orders = nil
 	switch e := e.(type) {
@@ -230,10 +230,9 @@ func (r *Router) joined(operations uint64) {
 	}
 }
 
-// joinFailed repeats an attempt to join again that does not reach a switch; with several switches,
-// rank 0 makes all go on to the next. If it fails once all ranks have sessions, the epoch ends for
-// all: those whose own datagrams pass use the switch, rank 0 announces it, and a job that has begun
-// takes nobody in.
+// joinFailed repeats an attempt to join again that does not reach a switch; with several switches, rank 0 makes all go
+// on to the next. If it fails once all ranks have sessions, the epoch ends for all: ranks with datagrams that pass use
+// the switch, rank 0 announces it, and a job that has begun takes nobody in.
 func (r *Router) joinFailed(e JoinFailed) {
 	switch r.state {
 	case joining:
@@ -244,7 +243,7 @@ func (r *Router) joinFailed(e JoinFailed) {
 		if !e.Waited && r.cancelled < r.epoch {
 			how = hasFailed
 			if !e.All {
-				r.order(Notify{r.epoch, e.Reason}) // those that wait for this rank do so for nothing
+				r.order(Notify{r.epoch, e.Reason}) // ranks that wait for this one do so for nothing
 			}
 		}
 		r.order(Agree{fmt.Appendf([]byte{how}, "rank %d: %s", r.cfg.Rank, e.Reason)})
@@ -263,7 +262,7 @@ func (r *Router) joinFailed(e JoinFailed) {
 	}
 }
 
-// endEpoch ends the epoch if there is a notice of it, or gives notice if the switch is lost.
+// endEpoch ends the epoch if a notice says so, or gives notice if the switch is lost.
 func (r *Router) endEpoch() {
 	if r.notice.Epoch < r.epoch {
 		if r.state == switched && r.lost.Epoch == r.epoch {
@@ -302,8 +301,7 @@ func (r *Router) lose() {
 	r.order(Notify{r.epoch, r.lost.Text})
 }
 
-// stop ends an epoch: nobody uses the switch any more, and what it has left undone is finished
-// directly.
+// stop ends an epoch: nobody uses the switch any more, and operations that it has left undone are finished directly.
 func (r *Router) stop() {
 	r.state = stopping
 	r.order(Stop{r.epoch})
@@ -311,7 +309,7 @@ func (r *Router) stop() {
 
 func (r *Router) resume() {
 	r.state = resuming
-	r.order(SetReason{r.reason}) // whoever waited may look at it next
+	r.order(SetReason{r.reason}) // a waiting caller may look at it next
 	r.order(Resume{r.records})
 	r.records = nil
 }

@@ -22,10 +22,9 @@ const (
 	recovery = 10 * time.Minute
 )
 
-// TestRanksAgree: whatever becomes of switches, paths and sessions, and in whatever order news
-// comes, all ranks agree about the same things, none uses a switch from which others have gone on,
-// and none waits for ever; if there is a switch that all ranks reach, all use it in the end. world
-// says what must hold at each step.
+// TestRanksAgree: while switches, paths and sessions come and go, and news comes in any order, all ranks agree about
+// the same things, none uses a switch from which others have gone on, and none waits for ever; if there is a switch
+// that all ranks reach, all use it in the end. world has the conditions that must hold at each step.
 func TestRanksAgree(t *testing.T) {
 	for _, ranks := range []int{1, 2, 3, 4, 6} {
 		t.Run(fmt.Sprint(ranks), func(t *testing.T) {
@@ -131,7 +130,8 @@ func (w *world) watch() {
 	look()
 }
 
-// TestTheCauseIsTheReason: of ranks that could not join the first time, those that waited for another give no reason to all.
+// TestTheCauseIsTheReason: if ranks could not join the first time, a rank that waited for another gives no reason to
+// all.
 func TestTheCauseIsTheReason(t *testing.T) {
 	waiting := New(Config{Rank: 0, Switches: []string{"s"}})
 	failing := New(Config{Rank: 1, Switches: []string{"s"}})

@@ -12,9 +12,9 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/lab/transcript"
 )
 
-// TestTranscripts runs the scripts in testdata and compares what happens, line by line. A line that
-// starts with "> " is a command; what follows until the next one is what it led to: when, at which
-// rank, an event ("<-") or an order. Messages take a millisecond.
+// TestTranscripts runs the scripts in testdata and compares what happens, line by line. A line that starts with "> " is
+// a command; the lines until the next command are its effects: when, at which rank, an event ("<-") or an order.
+// Messages take a millisecond.
 //
 //	> new ranks=3 switches=2   first command
 //	> start 0 2                these ranks post their first operation; without numbers all

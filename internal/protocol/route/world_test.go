@@ -123,7 +123,7 @@ func (w *world) run(d time.Duration) {
 	}
 }
 
-// handle tells the router, and carries out what it orders.
+// handle tells the router, and carries out its orders.
 func (r *rank) handle(e Event) {
 	if r.ended {
 		return
@@ -196,7 +196,7 @@ func (r *rank) agree(record []byte) {
 	}
 }
 
-// notify is what the mesh does with a notice: it passes on what is new.
+// notify acts as the mesh does with a notice: it passes on news.
 func (r *rank) notify(n Noticed) {
 	if n.Epoch <= r.latest {
 		return

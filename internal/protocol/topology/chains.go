@@ -1,8 +1,8 @@
 package topology
 
-// Chains splits Size roots into M contiguous chains whose lengths differ by one at most (Khalilov
-// et al., SC24, IV-A and appendix A, without its need that M divides P). The roots of a chain
-// multicast one after another, the chains beside each other; 1 <= M <= Size.
+// Chains splits Size roots into M contiguous chains with lengths that differ by one at most (Khalilov et al., SC24,
+// IV-A and appendix A, but M need not divide P). The roots of a chain multicast one after another, the chains beside
+// each other; 1 <= M <= Size.
 type Chains struct {
 	Size, M int
 	each    int // roots of a chain

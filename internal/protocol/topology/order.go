@@ -2,9 +2,9 @@ package topology
 
 import "slices"
 
-// Order is the order of ranks in the ring where it is not that of their numbers: ranks of a host beside each
-// other, so that a ring enters and leaves each host once. All ranks have the same. A nil Order is
-// that of the numbers.
+// Order is the order of ranks in the ring where it differs from the order of their numbers: ranks of a host beside each
+// other, so that a ring enters and leaves each host once. All ranks have the same. A nil Order is the order of the
+// numbers.
 type Order struct{ ranks, places []int }
 
 // NewOrder returns the ring of all ranks in this order; nil if that is the order of their numbers.

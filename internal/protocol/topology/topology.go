@@ -10,14 +10,14 @@ import "math/bits"
 // Graph is the graph of Size ranks as rank Rank sees it; 0 <= Rank < Size.
 type Graph struct {
 	Rank, Size int
-	// Order is that of the ring; nil: ranks are in the order of their numbers.
+	// Order is the order of the ring; nil: ranks are in the order of their numbers.
 	Order *Order
 }
 
 // Left returns the rank before this one in the ring of all: it is asked for lost chunks.
 func (g Graph) Left() int { return g.away(g.Size - 1) }
 
-// Right returns the rank after this one in the ring of all, whose Left this rank is.
+// Right returns the rank after this one in the ring of all: it asks this rank for lost chunks.
 func (g Graph) Right() int { return g.away(1) }
 
 // Rounds returns the number of rounds of the dissemination barrier: log2 Size, rounded up.
@@ -91,9 +91,9 @@ func (g Graph) ChildIndex(root, rank int) int {
 	return -1
 }
 
-// Neighbours returns the ranks that this one exchanges control messages with: those 2^k before and
-// after it in the ring, each once, from the nearest to the farthest; and those whose numbers are next to
-// its own, with which roots of a chain take turns.
+// Neighbours returns the ranks that this one exchanges control messages with: the ranks 2^k before and after it in the
+// ring, each once, from the nearest to the farthest; then the ranks with the numbers next to its own, since the roots
+// of a chain take turns.
 func (g Graph) Neighbours() []int {
 	var out []int
 	seen := map[int]bool{g.Rank: true}

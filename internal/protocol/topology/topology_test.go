@@ -117,7 +117,7 @@ func TestChildNumbers(t *testing.T) {
 	}
 }
 
-// Distances are those of the neighbours, whoever asks.
+// Distances are the distances of the neighbours, the same for every rank.
 func TestDistances(t *testing.T) {
 	assert.Empty(t, Distances(1))
 	assert.Equal(t, []int{1}, Distances(2))

@@ -2,9 +2,9 @@ package wire
 
 import "math"
 
-// Call is what a rank's caller has called, where the ranks of a host are a node: operations of columns and
-// nodes are steps of it, and alike for calls that differ, say by the root. So steps carry it, in terms
-// of the whole group, for those who share one to compare. The zero Call is that of an operation that is no step.
+// Call is the call of a rank's caller, where the ranks of a host are a node. Operations of columns and nodes are steps
+// of a call, and may be alike where calls differ, say by the root. So steps carry the call, in terms of the whole
+// group, and the ranks that share a step compare it. An operation that is no step has the zero Call.
 type Call struct {
 	Collective Collective
 	Op         uint8  // of a reduction

@@ -37,11 +37,11 @@ const (
 	Repair
 	// Done is the final handshake: the sender holds every chunk of Seq.
 	Done
-	// Nudge means nothing: its segment tells TCP of the loss of those before.
+	// Nudge means nothing: its segment tells TCP that the segments before it are lost.
 	Nudge
-	// Compare tells the right neighbour what the sender has called, where a datagram tells
-	// otherwise or nothing else would, and whoever's message does not fit. Seq, Collective, Root, Bytes, as
-	// for Ready; what the caller has called in Round, PSN, Count and Arena, see SetCall.
+	// Compare names the sender's call: to the right neighbour, where a datagram says otherwise or nothing else would tell,
+	// and to a rank that sent a message that does not fit. Seq, Collective, Root, Bytes, as for Ready; the call of the
+	// caller in Round, PSN, Count and Arena, see SetCall.
 	Compare
 	// Begin tells those below the sender in Root's tree that Root has begun to send a serial
 	// Broadcast. Seq, Collective, Root, Bytes, as for Ready.
@@ -62,7 +62,7 @@ const (
 // What Round of a Fetch says.
 const (
 	FetchKnown  = 1 // the chunks are known to have been sent; otherwise it is a guess
-	FetchPushed = 2 // by Repair, whatever the sender is asked for from now on: it cannot read what is offered
+	FetchPushed = 2 // answer by Repair, from now on as well: the sender of this Fetch cannot read offers
 )
 
 var kindNames = [...]string{Ready: "ready", Activate: "activate", Credit: "credit", Fetch: "fetch", Repair: "repair", Done: "done", Nudge: "nudge", Compare: "compare", Begin: "begin", Relay: "relay", Offer: "offer", Introduce: "introduce"}
@@ -79,7 +79,7 @@ func (k Kind) String() string {
 //
 //	 0  kind       u8
 //	 1  version    u4, collective u4
-//	 2  round      u8   Ready: round of the barrier; Fetch: what is known; Relay: 1 is a probe; Compare: the call's collective
+//	 2  round      u8   Ready: round of the barrier; Fetch: flags; Relay: 1 is a probe; Compare: the call's collective
 //	 3  reserved   u8   zero
 //	 4  root       u16
 //	 6  digest     u16  of the Call that the operation is a step of; 0: it is none

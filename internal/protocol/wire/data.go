@@ -56,7 +56,7 @@ func (c Collective) String() string {
 //	 2  version    u4, collective u4
 //	 3  subgroup   u8   multicast tree the datagram was sent on
 //	 4  job        u64  communicator, drawn at random by rank 0
-//	12  root       u16  rank whose shard this is, and who sent it
+//	12  root       u16  rank that owns this shard, and sent it
 //	14  call       u16  digest of the Call that the operation is a step of; 0: it is none
 //	16  seq        u32  operation number in the communicator
 //	20  psn        u32  number of the chunk in the root's shard

@@ -12,12 +12,11 @@ package wire
 
 import "errors"
 
-// Version is the protocol version. Peers that disagree do not talk. In version 3 a listener answers
-// greetings, records of the mesh may come in pieces, and ranks compare what they have called
-// (Compare); from version 4 on Broadcasts have no barrier (Begin), from version 5 on chunks may be
-// relayed (Relay), from version 6 on the ring of ranks follows hosts, ranks may meet over IPv6, and try the
-// networks that they share. In version 7 hosts with different numbers of ranks are nodes too, and steps of
-// columns and nodes carry what was called (Call), and repairs may be read (Introduce, Offer).
+// Version is the protocol version. Peers that disagree do not talk. In version 3 a listener answers greetings, records
+// of the mesh may come in pieces, and ranks compare their calls (Compare); from version 4 on Broadcasts have no barrier
+// (Begin), from version 5 on chunks may be relayed (Relay), from version 6 on the ring of ranks follows hosts, ranks
+// may meet over IPv6, and try the networks that they share. In version 7 hosts with different numbers of ranks are
+// nodes too, steps of columns and nodes carry the caller's call (Call), and repairs may be read (Introduce, Offer).
 const Version = 7
 
 // Errors that every decoder of this package may return. They are wrapped with

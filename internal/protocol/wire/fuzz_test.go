@@ -2,8 +2,7 @@ package wire
 
 import "testing"
 
-// Each target checks that a decoder never panics and that what it accepts
-// survives being encoded and decoded again.
+// Each target checks that a decoder never panics and that an accepted message survives being encoded and decoded again.
 
 func FuzzData(f *testing.F) {
 	good := make([]byte, DataSize)

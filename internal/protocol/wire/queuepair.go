@@ -8,9 +8,9 @@ const QueuePairSize = 56
 // queuePairMagic opens it: "mcqp".
 const queuePairMagic = 0x6d637170
 
-// QueuePair is what either rank says first on the TCP connection of a stream whose bytes go through RDMA devices: to which
-// queue pair the other one is to connect its own, and the ring that it is to write to. Once it has connected
-// to that of the other it says Connected, and nothing more.
+// QueuePair is the first message of either rank on the TCP connection of a stream with bytes that go through RDMA
+// devices. It names the queue pair that the other rank is to connect its own to, and the ring that the other rank is to
+// write to. Once a rank has connected its queue pair to the other's it says Connected, and nothing more.
 //
 //	 0  magic    u32
 //	 4  version  u8

@@ -1,7 +1,7 @@
 package wire
 
 // Read is chunks of a shard that lie one behind the other in another rank's memory, to be read from there by an RDMA
-// device: what is left to read of an Offer.
+// device: the rest of an Offer.
 type Read struct {
 	Head  Data // of the first chunk, as of a Repair
 	Count int  // chunks; all but the last are full
@@ -10,8 +10,8 @@ type Read struct {
 	Key   uint32
 }
 
-// Introduction is what a rank tells a neighbour of one end of a connection between their RDMA devices, by which the one
-// reads from the other. Addresses of the devices are those of the ranks.
+// Introduction describes one end of a connection between the RDMA devices of two neighbours, by which one reads from
+// the other. Addresses of the devices are the addresses of the ranks.
 type Introduction struct {
 	Source bool   // this end is read from
 	Number uint32 // of the queue pair

@@ -23,8 +23,7 @@ const (
 	// Result carries their reduction to the rank that owns it, or to the
 	// node below through which that rank is reached.
 	Result
-	// Allowance tells a member how far it may send, and what of it is missing. A SlotCredit
-	// follows.
+	// Allowance tells a member how far it may send, and which contributions are missing. A SlotCredit follows.
 	Allowance
 	// Status tells the node which results a member holds. A SlotStatus follows.
 	Status
@@ -150,7 +149,7 @@ const MaxSlotSet = 1024
 //	 4  limit    u32  the member may send slots below
 //	 8  from     u32  first slot of the bits
 //	12  owed     u32  1: results were sent before this that the member has not said to hold
-//	16  bits          slots whose contribution of this member is missing
+//	16  bits          slots without a contribution of this member
 type SlotCredit struct {
 	Base, Limit uint32
 	Owed        bool
@@ -161,9 +160,9 @@ type SlotCredit struct {
 //
 //	 0  have     u32  every result for this member in slots below is held
 //	 4  next     u32  first slot that the member has never sent
-//	 8  poll     u32  1: answer with an Allowance, and send again what is not held
+//	 8  poll     u32  1: answer with an Allowance, and send again the results that are not held
 //	12  heard    u32  1: an Allowance has come since the poll before
-//	16  bits          slots from have on whose result is held
+//	16  bits          slots from have on with a result that is held
 type SlotStatus struct {
 	Have, Next uint32
 	Poll       bool

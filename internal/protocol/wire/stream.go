@@ -12,15 +12,15 @@ const StreamSize = 64
 // no element straddles the end of a ring.
 const StreamAlign = 64
 
-// Stream is the header before a shard that one rank streams to its owner in a
-// direct Reduce-Scatter or Reduce. It is padded to StreamAlign, as is the shard, or each
-// part of it that the owner still needs. Who gets nothing of the result gets a header alone.
+// Stream is the header before a shard that one rank streams to its owner in a direct Reduce-Scatter or Reduce. The
+// header is padded to StreamAlign. The shard, or each part that the owner still needs, is padded as well. A rank that
+// gets nothing of the result gets a header alone.
 //
 //	 0  version  u8
 //	 1  type     u8   element type, see internal/reduce
 //	 2  op       u8   reduction
 //	 3  call     u4, u4  collective and reduction of the Call that the operation is a step of; 0: it is none
-//	 4  of       u32  Target: whose contributions there are
+//	 4  of       u32  Target: the ranks that contribute
 //	 8  seq      u32  operation number in the reduce lane
 //	12  to       u32  Target
 //	16  bytes    u64  of the shard

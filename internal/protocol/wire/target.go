@@ -2,8 +2,8 @@ package wire
 
 import "strconv"
 
-// Target says who gets the result of a reduction. Zero is a Reduce-Scatter: every
-// rank its shard. 1 + r is a Reduce: rank r alone gets all of it.
+// Target says which ranks get the result of a reduction. Zero is a Reduce-Scatter: every rank gets its shard. 1 + r is
+// a Reduce: rank r alone gets everything.
 type Target uint32
 
 // ToRank is the target of a Reduce to a rank.

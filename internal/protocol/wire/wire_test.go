@@ -155,7 +155,7 @@ func TestDataOf(t *testing.T) {
 	assert.Equal(t, []bool{true, false, false, false}, []bool{d.IsMulticast(), d.IsRepair(), d.IsRelay(), d.IsProbe()})
 }
 
-// TestIntroduction: what a rank tells of its end of a connection arrives.
+// TestIntroduction: a description of one end of a connection arrives.
 func TestIntroduction(t *testing.T) {
 	for _, source := range []bool{false, true} {
 		i := Introduction{Source: source, Number: 1<<24 - 1, PSN: 0x123456, MTU: 4096}

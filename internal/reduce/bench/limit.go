@@ -51,7 +51,8 @@ func limits() []way {
 	return ways
 }
 
-// sweepAll reads a block of every source, writes that of dst, and so on.
+// sweepAll reads a block of every source, then writes the same block of dst,
+// and goes on with the next block.
 func sweepAll(dst []byte, srcs [][]byte, block int, read, write sweep) {
 	for from := 0; from < len(dst); from += block {
 		for _, src := range srcs {

@@ -23,7 +23,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
 )
 
-// What is measured: all types with all numbers of sources, at both sizes.
+// The measurements: all types with all numbers of sources, at both sizes.
 var (
 	types   = []reduce.Type{reduce.F32, reduce.F64, reduce.BF16, reduce.F16, reduce.I32}
 	sources = []int{2, 4, 8}
@@ -112,7 +112,7 @@ type samples []float64
 func (s *samples) add(n, bytes int, f func()) {
 	times := max(1, enough/(bytes*(n+1)))
 	if times > 1 {
-		f() // what came before may have driven the slices from the cache
+		f() // earlier work may have driven the slices from the cache
 	}
 	start := ran()
 	for range times {
@@ -136,8 +136,8 @@ func (s samples) median() float64 {
 	return s[len(s)/2]
 }
 
-// touched returns n bytes, a multiple of 8, all of whose pages are there, and
-// that are normal numbers of every type.
+// touched returns n bytes, a multiple of 8, in pages that are all in memory.
+// They are normal numbers of every type.
 func touched(n int) []byte {
 	s := make([]byte, n)
 	for i := range s {

@@ -117,7 +117,7 @@ func (k *kernel) roundingBF16() {
 	}
 }
 
-// roundBF16 emits what makes a vector whose upper halves are the bfloat16
+// roundBF16 emits code for a vector that has, in its upper halves, the bfloat16
 // numbers nearest to v, ties to even: half a unit is added to odd ones and a
 // bit less to even ones. It may change v. A NaN becomes the canonical one,
 // which such an addition does not change; AVX-512 leaves it out instead.

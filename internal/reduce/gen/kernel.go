@@ -87,9 +87,9 @@ func (k *kernel) constant(lane int, bits uint64) reg.VecVirtual {
 }
 
 // emit writes one kernel. For every block that fits the accumulators it loads
-// from each source in turn, combines in registers and stores once, so that the
-// memory traffic is that of reading every source and writing dst. All loads of
-// a block come before its store, therefore dst may be one of the sources.
+// from each source in turn, combines in registers and stores once, so that
+// memory traffic is no more than reading every source and writing dst. All loads
+// of a block come before its store, therefore dst may be one of the sources.
 //
 // A streaming kernel stores around the caches, so that the lines of dst are
 // not read before they are written. It takes whole blocks only.

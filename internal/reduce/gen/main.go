@@ -19,7 +19,7 @@ import (
 	"github.com/mmcloughlin/avo/printer"
 )
 
-// directory is that of package reduce, seen from here.
+// directory is the folder of package reduce, seen from here.
 const directory = ".."
 
 // generator is what the files say that they come from.

@@ -87,8 +87,8 @@ func (f floats) constants(k *kernel) { k.nan = k.constant(f.size, f.nan) }
 
 // minimum emits acc = min(acc, v) where NaN wins and -0 is less than +0. The
 // instruction returns its second source when one is NaN or both are zero, so
-// both orders are tried: they differ only then, and their union is what is
-// wanted (NaN or anything is NaN, -0 or +0 is -0).
+// both orders are tried. They differ only in these cases, and there their union
+// is the wanted result (NaN or anything is NaN, -0 or +0 is -0).
 func (f floats) minimum(k *kernel, v, acc reg.VecVirtual) {
 	swapped := k.vector()
 	f.min(k.Context, acc, v, swapped)
@@ -97,8 +97,8 @@ func (f floats) minimum(k *kernel, v, acc reg.VecVirtual) {
 }
 
 // canonical emits acc = the canonical NaN wherever acc is NaN. It comes before
-// every store: which of two NaN an addition keeps depends on the order of its
-// operands, and the result must not.
+// every store: an addition of two NaN keeps one that depends on the order of
+// its operands, and the result must not depend on it.
 func (f floats) canonical(k *kernel, acc reg.VecVirtual) {
 	const unordered = 3
 	switch {
@@ -122,7 +122,7 @@ func (f floats) canonical(k *kernel, acc reg.VecVirtual) {
 }
 
 // integerOps are the operations for which the level has an instruction. Signed
-// and unsigned types of one size share those that wrap.
+// and unsigned types of one size share the operations that wrap.
 func integerOps(l level, lane string) []op {
 	type c = build.Context
 	add := map[string]binary{"8": (*c).VPADDB, "16": (*c).VPADDW, "32": (*c).VPADDD, "64": (*c).VPADDQ}

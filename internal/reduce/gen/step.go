@@ -131,8 +131,8 @@ var conversions = []conversion{
 func loadWhole(k *kernel, from operand.Mem, v reg.VecVirtual) { k.VMOVUPS(from, v) }
 
 // emitStep writes the kernel of a step. It counts in bytes of contributions,
-// goes forward, and loads a vector before it stores what becomes of it, so
-// that dst may start where a source of partial results does.
+// goes forward, and loads a vector before it stores the result for it, so that
+// dst may start where a source of partial results does.
 func emitStep(ctx *build.Context, l level, s step, c conversion, o op, name string) {
 	k := &kernel{Context: ctx, level: l}
 	stride := l.width / c.scale

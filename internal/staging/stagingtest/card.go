@@ -1,4 +1,4 @@
-// Package stagingtest has a GPU for tests of internal/staging and of what stands on it.
+// Package stagingtest has a GPU for tests of internal/staging and of packages above.
 package stagingtest
 
 import (
@@ -13,8 +13,9 @@ import (
 	"unsafe"
 )
 
-// Card is a device whose streams are goroutines that take a random time over everything: what is not
-// waited for is late. Its memory has addresses at which nothing lies. It is a staging.Card.
+// Card is a device with goroutines for streams, which take a random time over everything: a test
+// that forgets a wait finds data late. Its memory has addresses at which nothing lies. It is a
+// staging.Card.
 type Card struct {
 	Late   time.Duration // at most
 	LateIn time.Duration // of copies in, if longer
@@ -39,7 +40,7 @@ type Card struct {
 // Base is the address of the device's memory.
 const Base = uintptr(1) << 50
 
-// What calls end with that are refused, and all those of a device that is broken.
+// The errors of calls that are refused, and of all calls to a device that is broken.
 var (
 	ErrRefused = errors.New("refused")
 	ErrBroken  = errors.New("an illegal memory access was encountered")
@@ -62,7 +63,7 @@ func (c *Card) Calls() map[string]int {
 	return maps.Clone(c.calls)
 }
 
-// refused counts a call, and returns what is against it.
+// refused counts a call, and returns an error if the call is to fail.
 func (c *Card) refused(call string) error {
 	c.mu.Lock()
 	c.calls[call]++
@@ -173,7 +174,7 @@ func dawdle(most time.Duration) {
 	}
 }
 
-// Record has an event stand for what is queued so far.
+// Record has an event stand for all that the stream has queued so far.
 func (c *Card) Record(event, stream uintptr) error {
 	reached := make(chan struct{})
 	c.mu.Lock()
@@ -248,7 +249,7 @@ func (c *Card) Fill(stream, device uintptr, bytes []byte) {
 	})
 }
 
-// Read queues a kernel that reads device memory, and returns what it will have read.
+// Read queues a kernel that reads device memory, and returns a channel for the bytes.
 func (c *Card) Read(stream, device uintptr, n int) <-chan []byte {
 	got := make(chan []byte, 1)
 	_ = c.Queue("read", stream, func() { got <- slices.Clone(c.at(device, n)) })

@@ -1,4 +1,4 @@
-// Package switchtest has a rank for tests of the aggregation node: internal/protocol/reducescatter
+// Package switchtest has a rank for tests of the switch: internal/protocol/reducescatter
 // over the sockets of a session, and nothing else of a communicator.
 package switchtest
 
@@ -23,7 +23,7 @@ type Rank struct {
 	Terms   innetwork.Terms
 
 	rank   int
-	number int // at the node
+	number int // at the switch
 	path   fabric.Switch
 	lane   *reducescatter.Lane
 	conn   *reducescatter.SwitchConn
@@ -31,7 +31,7 @@ type Rank struct {
 	lost   error // why the data path is
 }
 
-// Join dials the node at addr and waits until all ranks are there.
+// Join dials the switch at addr and waits until all ranks are there.
 func Join(ctx context.Context, addr string, h session.Hello) (*Rank, error) {
 	s, err := session.Dial(ctx, addr, h)
 	if err != nil {

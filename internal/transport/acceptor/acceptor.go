@@ -1,6 +1,6 @@
-// Package acceptor takes connections from listeners that strangers can reach. Whoever connects has to open with a
-// greeting; those that have not are few and wait for a short time, so that they neither use up the process's descriptors
-// nor keep those away that have something to say.
+// Package acceptor takes connections from listeners that strangers can reach. A connection has to open with a greeting.
+// Connections that have not greeted are few and wait for a short time, so that they neither use up the process's
+// descriptors nor keep others out.
 package acceptor
 
 import (
@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// Plain is how long a connection may take over a greeting in the clear, where whoever is closed connects again.
+	// Plain is how long a connection may take over a greeting in the clear. A peer that is closed connects again.
 	Plain = time.Second
 	// proof is how long one may take that proves a secret. Both ends compute for it, and where hundreds connect at once
 	// they wait for a core. To close them for that would have them compute again.
@@ -30,8 +30,8 @@ const (
 )
 
 // Patience says how long a connection may take over its greeting: Greeting. Where there are too many, a new one closes
-// another after a fiftieth of that, or after a fiftieth of Silent if no byte of it has come: to say nothing costs a
-// stranger nothing, so it must not keep others out for long.
+// another after a fiftieth of Greeting, or a fiftieth of Silent if no byte has come: silence costs a stranger nothing,
+// so it must not keep others out for long.
 type Patience struct{ Silent, Greeting time.Duration }
 
 // PatienceFor returns the Patience of a listener with a secret, or without one, where a greeting in the clear may take so
@@ -43,10 +43,10 @@ func PatienceFor(plain time.Duration, secret bool) Patience {
 	return Patience{plain, plain}
 }
 
-// Serve takes connections from ln until it is closed. greet runs for each of them, on a goroutine of its own. It reads
-// the greeting, within p.Greeting, and calls proven if that is right: the connection is then greet's, without a deadline,
-// unless proven returns false, for it came too late. A connection whose greet returns without that is closed. Serve
-// returns when all its goroutines have.
+// Serve takes connections from ln until it is closed. greet runs for each connection, on a goroutine of its own. It
+// reads the greeting, within p.Greeting, and calls proven if the greeting is right: the connection is then greet's,
+// without a deadline, unless proven returns false since it came too late. A connection is closed if greet returns
+// without that. Serve returns when all its goroutines have.
 func Serve(ln net.Listener, p Patience, greet func(conn net.Conn, proven func() bool)) {
 	var all sync.WaitGroup
 	defer all.Wait()

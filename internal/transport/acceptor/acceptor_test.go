@@ -141,7 +141,7 @@ func TestSilentMakeRoomFirst(t *testing.T) {
 	}
 }
 
-// TestPatienceFor: a secret gives more time to those that have begun to prove it, not to the silent.
+// TestPatienceFor: a secret gives more time to connections that have begun to prove it, not to silent ones.
 func TestPatienceFor(t *testing.T) {
 	for _, plain := range []time.Duration{Plain, 5 * time.Second} {
 		require.Equal(t, Patience{Silent: plain, Greeting: plain}, PatienceFor(plain, false))
@@ -177,7 +177,7 @@ func TestAcceptIsTriedAgain(t *testing.T) {
 	<-ended
 }
 
-// TestClosingEndsTheSilent closes the listener: those that have not greeted are closed at once.
+// TestClosingEndsTheSilent closes the listener: connections that have not greeted are closed at once.
 func TestClosingEndsTheSilent(t *testing.T) {
 	ln, err := net.Listen("tcp4", "127.0.0.1:0")
 	require.NoError(t, err)

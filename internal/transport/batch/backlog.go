@@ -30,8 +30,8 @@ const (
 // sent counts bytes that the kernel took.
 func (b *backlog) sent(bytes int) { b.bytes += bytes }
 
-// full says that the kernel had no room. What was sent between two such moments has left, so that
-// is the rate; unless the queue ran dry in between, so a lower rate is believed by and by only.
+// full says that the kernel had no room. Bytes sent between two such moments have left, so they
+// give the rate; unless the queue ran dry in between, so a lower rate is believed by and by only.
 func (b *backlog) full(fd int, now time.Time) error {
 	took := now.Sub(b.since)
 	if took < backlogMeasure {

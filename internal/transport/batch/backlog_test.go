@@ -8,12 +8,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestBacklog has a socket whose device takes so and so many bytes a second.
+// TestBacklog has a socket on a device that sends so many bytes a second.
 func TestBacklog(t *testing.T) {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, unix.Close(fd)) })
-	asked := func() int { // the kernel doubles what it is asked for
+	asked := func() int { // the kernel doubles the value it is given
 		n, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUF)
 		require.NoError(t, err)
 		return n / 2

@@ -29,12 +29,12 @@ const MaxPacket = 1<<16 - 1
 // MaxHead is the most bytes of a datagram's header.
 const MaxHead = 64
 
-// Spare is how many bytes are free behind a payload that Outbox.Reserve gives or that lies where an Inbox keeps messages: whoever
-// encrypts or decrypts it may write there, and an Inbox's must have back what was there.
+// Spare is how many bytes are free behind a payload given by Outbox.Reserve or kept in an Inbox: encryption and
+// decryption may write there. In an Inbox they must restore these bytes.
 const Spare = 16
 
-// cache is how many bytes to move in a call at most: what fits in the second-level cache, so that
-// whoever looks at them next finds them there.
+// cache is how many bytes to move in a call at most: they fit in the second-level cache, so that the next step finds
+// them there.
 const cache = 512 << 10
 
 // Open returns a new UDP socket for a domain, AF_INET or AF_INET6, which does not block and which
@@ -60,10 +60,9 @@ func Dropped(fd int) int {
 	return int(info[unix.SK_MEMINFO_DROPS])
 }
 
-// Queue returns how many datagrams, each in an IP packet of so many bytes, a receive buffer holds for
-// certain while nobody reads it. rcvBuf is what SO_RCVBUF reads back: the kernel compares it with
-// the memory, not the payload, of queued datagrams. Up to a quarter of it stays charged for
-// datagrams that were read already.
+// Queue returns how many datagrams, each in an IP packet of so many bytes, a receive buffer holds for certain while
+// nobody reads it. rcvBuf is the value that SO_RCVBUF reads back: the kernel compares it with the memory, not the
+// payload, of queued datagrams. Up to a quarter stays charged for datagrams that were read already.
 func Queue(rcvBuf, packet int, loopback bool) int {
 	return max(1, (rcvBuf-rcvBuf/4)/Footprint(packet, loopback))
 }

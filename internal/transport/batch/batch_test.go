@@ -8,7 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestDropped: what a socket has no room for is counted, and what it holds is not.
+// TestDropped: the kernel counts datagrams for which the socket has no room, and
+// not those it holds.
 func TestDropped(t *testing.T) {
 	fd, err := Open(unix.AF_INET)
 	require.NoError(t, err)

@@ -18,8 +18,8 @@ type Family struct {
 	MTU      int // the option that tells what the path takes, in bytes
 	Source   int // where the IP header has the sender's address
 
-	Whole   Option // never fragment, and heed what is known of the path
-	Probing Option // never fragment, and believe nobody who says that a path takes less
+	Whole   Option // never fragment, and heed the known limit of the path
+	Probing Option // never fragment, and ignore reports that a path takes less
 	Joined  Option // multicast only of groups that the socket itself has joined
 	Loop    Option // multicast reaches others on this host
 	Hops    Option // routers that multicast may pass, plus one: to be filled in
@@ -97,7 +97,7 @@ func PortOf(fd int) (uint16, error) {
 	return AddrPort(at).Port(), nil
 }
 
-// Join has a socket receive what is sent to a group on the interface of an index.
+// Join has a socket receive datagrams to a group on the interface with this index.
 func (f *Family) Join(fd int, group netip.Addr, index int) error {
 	if f == IPv4 {
 		return unix.SetsockoptIPMreqn(fd, f.Level, unix.IP_ADD_MEMBERSHIP, &unix.IPMreqn{Multiaddr: group.As4(), Ifindex: int32(index)})

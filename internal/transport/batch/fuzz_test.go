@@ -13,8 +13,8 @@ import (
 
 const head = 32 // bytes of a header
 
-// FuzzInbox has the kernel merge datagrams of any size, the last one shorter, of which some are
-// expected in places of any length, or say something absurd about it: they come out as they went in.
+// FuzzInbox has the kernel merge datagrams of any size, the last one shorter. Some are expected in
+// places of any length, or the fuzzer gives absurd sizes: datagrams come out as they went in.
 func FuzzInbox(f *testing.F) {
 	const payload = 200
 	for _, n := range []int{0, 1, head - 1, head, head + 1, head + payload, 3 * (head + payload), 65000} {

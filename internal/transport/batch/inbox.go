@@ -16,8 +16,8 @@ import (
 // sets of the caches.
 const stride = MaxPacket + 1 + 4096 + 64
 
-// Inbox is what a goroutine receives datagrams into. Each message has staging memory of its own, in
-// which it lies as it came, with a gap for every datagram whose payload was received to an expected place.
+// Inbox is where a goroutine receives datagrams. Each message has staging memory of its own and lies there as it
+// came, with a gap for every datagram that had its payload received to an expected place.
 type Inbox struct {
 	head  int // bytes of a datagram's header
 	whole int // bytes of a datagram as long as can be
@@ -84,12 +84,12 @@ func (b *Inbox) Close() error {
 	return sys.Unmap(mem)
 }
 
-// Receive makes one call to the kernel, for at most so many messages, of which Next then returns the
-// datagrams. use is what the socket was set up for.
+// Receive makes one call to the kernel, for at most so many messages; Next then returns their datagrams. use is the
+// set of features that the socket was set up for.
 //
-// The payloads of the first datagrams are received to places of each bytes, one after another (the
-// last may be short): a guess, of which Datagram.Place says whether it came true, as far as lengths
-// go. What else lies in the places afterwards is undefined. Without a datagram it returns EAGAIN.
+// The payloads of the first datagrams are received to places of each bytes, one after another (the last may be
+// short). That is a guess; Datagram.Place says whether it was right, as far as lengths tell. Other bytes in the
+// places are undefined afterwards. Without a datagram it returns EAGAIN.
 func (b *Inbox) Receive(fd int, use Kernel, places []byte, each, most int) syscall.Errno {
 	b.expect(places, each, use.Merge)
 	n := b.offer(use, most)
@@ -135,7 +135,7 @@ func (b *Inbox) expect(places []byte, each int, merge bool) {
 		return
 	}
 	b.count = min((len(places)+each-1)/each, Max)
-	if merge { // All of them are of one message, whose staging memory has the gaps.
+	if merge { // All are of one message, which leaves the gaps in its staging memory.
 		b.count = min(b.count, stride/(b.head+each))
 	}
 }
@@ -204,7 +204,7 @@ func (b *Inbox) gap(i int) []byte {
 	return b.staged(message)[at : at+b.head+len(b.place(i))]
 }
 
-// fill puts into a gap what was received elsewhere.
+// fill copies into a gap the header and the payload that were received elsewhere.
 func (b *Inbox) fill(i int) {
 	gap := b.gap(i)
 	copy(gap[copy(gap, b.mem.heads[i][:b.head]):], b.place(i))
@@ -232,8 +232,8 @@ func (b *Inbox) Next(d *Datagram) bool {
 	return true
 }
 
-// open goes on to the next message, if there is one, and looks at what the kernel has merged to it. Where
-// the datagrams are not as long as was expected, the gaps are filled, so that it lies in one piece.
+// open goes on to the next message, if there is one, and looks at the size at which the kernel has merged datagrams.
+// Where they are not as long as was expected, the gaps are filled, so that the message lies in one piece.
 func (b *Inbox) open() bool {
 	if b.message++; b.message >= b.messages {
 		b.message, b.places = b.messages, nil

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// inboxPair returns an inbox, and a socket whose datagrams arrive at the other one.
+// inboxPair returns an inbox and two sockets: datagrams sent on from arrive at to.
 func inboxPair(t *testing.T, payload int) (in *Inbox, from, to int) {
 	t.Helper()
 	in, err := NewInbox(head, payload, new(atomic.Uint64))

@@ -23,7 +23,7 @@ type Kernel struct {
 type UnsupportedError struct {
 	Feature string // "UDP_GRO"
 	Since   string // the first Linux that has it, "5.0"
-	Without string // what is done instead, if anything can be
+	Without string // how the fabric works without it, if it can
 }
 
 func (e *UnsupportedError) Error() string {
@@ -33,7 +33,8 @@ func (e *UnsupportedError) Error() string {
 // Is makes the error a fabric.ErrUnavailable.
 func (e *UnsupportedError) Is(target error) bool { return target == fabric.ErrUnavailable }
 
-// note is a sentence for those who do without: what is missing, and what that means.
+// note is a sentence for a user of a kernel without the feature: its name, and how the fabric works
+// without it.
 func (e *UnsupportedError) note() string { return e.Error() + ": " + e.Without }
 
 var (
@@ -77,10 +78,10 @@ func probe() (Kernel, error) {
 	}, nil
 }
 
-// Limit returns what of a kernel to use at a step. several says whether a message can hold several of
-// the caller's datagrams; where it cannot, there is nothing to segment and merge. OffloadAuto does
-// without what is missing, and notes say, a sentence each, what that means. With any other step
-// that is an error, which wraps an *UnsupportedError.
+// Limit returns the features of a kernel to use at a step. several says whether a message can hold several
+// of the caller's datagrams; where it cannot, there is nothing to segment and merge. OffloadAuto does
+// without missing features, and notes tell the consequences, one sentence each. With any other step a
+// missing feature is an error, which wraps an *UnsupportedError.
 func (k Kernel) Limit(want Offload, several bool) (use Kernel, notes []string, err error) {
 	offload := several && (want == OffloadAuto || want == OffloadGSO)
 	for _, f := range []struct {

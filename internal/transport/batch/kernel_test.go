@@ -73,7 +73,7 @@ func TestNotes(t *testing.T) {
 }
 
 // TestProbe runs on kernels that have everything (Linux 5.0 is from 2019), so a probe that finds less is
-// wrong. What it found is what it finds from then on.
+// wrong. Later calls of Probe return the first result.
 func TestProbe(t *testing.T) {
 	k, err := Probe()
 	require.NoError(t, err)

@@ -23,7 +23,7 @@ func (o Offload) String() string {
 	return fmt.Sprintf("offload(%d)", uint8(o))
 }
 
-// Check returns an error for what is no step.
+// Check returns an error for a number that is no step.
 func (o Offload) Check() error {
 	if o > OffloadSingle {
 		return fmt.Errorf("%v: want auto, gso, batch or single", o)

@@ -82,8 +82,8 @@ func (b *Outbox) Add(payload []byte) (head []byte) {
 	return b.mem.heads[i][:b.head:b.head]
 }
 
-// Reserve appends a datagram whose payload of n bytes is not there yet, as Add does, and also returns where the caller writes that, with
-// Spare bytes of capacity behind it.
+// Reserve is Add for a payload of n bytes that does not exist yet: it also returns memory where the caller writes the
+// payload, with Spare bytes of capacity behind it.
 func (b *Outbox) Reserve(n int) (head, payload []byte) {
 	end := b.reserved + n
 	if end+Spare > len(b.mem.payloads) {
@@ -125,9 +125,9 @@ func (b *Outbox) Forget() {
 	b.added, b.bytes, b.reserved = 0, 0, 0
 }
 
-// Send sends the datagrams of the batch, from the first-th on, to where the socket is connected. It
-// makes one call and returns how many of them, in order, the kernel took. Datagrams that follow
-// each other with the same length, of which the last may be shorter, go in one message.
+// Send sends the datagrams of the batch, from the first-th on, to where the socket is connected. It makes one call and
+// returns how many datagrams, in order, the kernel took. Datagrams of the same length that follow each other go in one
+// message; the last may be shorter.
 //
 // With an error the kernel took none, and refused is how many datagrams the first message held; see
 // RefusalOf. A refusal that may be of segmentation has been tried without.

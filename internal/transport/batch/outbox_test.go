@@ -11,8 +11,8 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
-// TestRefusedWithoutSegmentation: ten datagrams of one length are one message until the kernel refuses
-// segmentation; then they are ten, of which it refuses the first.
+// TestRefusedWithoutSegmentation: ten datagrams of one length are one message until the kernel refuses segmentation;
+// then they are ten messages, and the kernel refuses the first.
 func TestRefusedWithoutSegmentation(t *testing.T) {
 	for second, want := range map[syscall.Errno]int{unix.EPERM: 1, unix.EINVAL: 1} {
 		out, err := NewOutbox(head, new(atomic.Uint64))

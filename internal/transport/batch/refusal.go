@@ -9,7 +9,7 @@ import (
 // Refusal is why the kernel did not take a datagram.
 type Refusal uint8
 
-// What is lost is lost like any other datagram; what has no room may be sent later.
+// A datagram marked as lost is lost like any other; one without room may be sent later.
 const (
 	NoRoom      Refusal = iota // the socket's buffer is full: no room until the socket is writable
 	Congested                  // a device's queue is, or memory is short: nothing tells when there is room

@@ -33,9 +33,8 @@ type Batch struct {
 
 // Sink is given what Receive finds.
 type Sink interface {
-	// Datagram is given one datagram: its first bytes, as many as a header
-	// has, and what follows. A shorter datagram, even an empty one, comes as a head
-	// that is too short. Both are valid until it returns. It may Add and Flush.
+	// Datagram is given one datagram: a head as long as a header, and the bytes behind. A shorter datagram, even an
+	// empty one, comes as a head that is too short. Both are valid until it returns. It may Add and Flush.
 	Datagram(head, payload []byte)
 }
 
@@ -58,14 +57,13 @@ func NewBatch(head, payload int) (b *Batch, err error) {
 // Close gives the memory back. Nothing may be called afterwards.
 func (b *Batch) Close() error { return errors.Join(b.out.Close(), b.in.Close()) }
 
-// Add appends a datagram to those that the next Flush sends and returns where
-// the caller writes its header, which holds what an earlier one left there. It returns nil
-// when the batch is full: 64 datagrams or 512 KiB. The payload is sent from where it
+// Add appends a datagram for the next Flush and returns memory for its header, which holds the bytes of an
+// earlier one. It returns nil when the batch is full: 64 datagrams or 512 KiB. The payload is sent from where it
 // lies, so it must not change until Flush, which forgets it.
 func (b *Batch) Add(payload []byte) (head []byte) { return b.out.Add(payload) }
 
-// Reserve appends a datagram as Add does, whose payload of n bytes the caller writes where it also returns, with
-// batch.Spare bytes of capacity behind it.
+// Reserve is Add for a payload of n bytes that does not exist yet: it also returns memory where the caller
+// writes the payload, with batch.Spare bytes of capacity behind it.
 func (b *Batch) Reserve(n int) (head, payload []byte) { return b.out.Reserve(n) }
 
 // Added is how many datagrams wait for Flush.
@@ -74,10 +72,9 @@ func (b *Batch) Added() int { return b.out.Added() }
 // Forget drops the added datagrams.
 func (b *Batch) Forget() { b.out.Forget() }
 
-// Flush sends the added datagrams, in order, to the socket's peer and returns how many of
-// them, from the first, the kernel took or a firewall ate. The rest are forgotten too: without an
-// error, the kernel had no room. Datagrams that follow each other with
-// the same length, of which the last may be shorter, go in one buffer.
+// Flush sends the added datagrams, in order, to the socket's peer and returns how many, from the first, the
+// kernel took or a firewall ate. The rest are forgotten too: without an error, the kernel had no room. Datagrams
+// of the same length that follow each other go in one buffer; the last may be shorter.
 //
 // An error wraps the kernel's and leaves the socket usable. ECONNREFUSED and
 // EHOSTUNREACH are what the network said about an earlier datagram; EMSGSIZE is a
@@ -130,14 +127,13 @@ func Unreachable(err error) bool {
 	return errors.Is(err, unix.ECONNREFUSED) || errors.Is(err, unix.EHOSTUNREACH) || errors.Is(err, unix.ENETUNREACH)
 }
 
-// Receive makes one call to the kernel, gives the sink what it brought, in
-// order, and returns how many datagrams that were: 0 when there are none. It takes at most
-// budget messages; datagrams that the kernel merged count as one there.
+// Receive makes one call to the kernel, gives the sink the received datagrams in order, and returns how many
+// they were: 0 when there are none. It takes at most budget messages; datagrams that the kernel merged count as
+// one there.
 //
-// With a hint it takes one message, whose first payload it has the kernel write
-// there, to save copying a large one. What the sink gets lies in the hint if it was
-// received there and fits, and elsewhere otherwise; compare addresses. What
-// else lies in the hint then is undefined, so give memory that nothing was received to yet.
+// With a hint it takes one message and has the kernel write its first payload there, to save copying a large
+// one. A payload for the sink lies in the hint if it was received there and fits, and elsewhere otherwise;
+// compare addresses. The rest of the hint is undefined then, so give memory that nothing was received to yet.
 //
 // An error wraps the kernel's and leaves the socket usable. ECONNREFUSED is
 // what the network said about a datagram that was sent: nobody listens there.

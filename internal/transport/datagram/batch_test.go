@@ -220,8 +220,9 @@ func TestRefusedPeer(t *testing.T) {
 	exchange(t, again, a, repeat(100, 1000), nil)
 }
 
-// TestSegmentationRefused has the kernel refuse it once: for good as a device without checksums
-// does, for now as an interface does whose address is gone or whose MTU is smaller by now.
+// TestSegmentationRefused has the kernel refuse segmentation once: for good, as by a device
+// without checksums, or for now, as by an interface that has lost its address or has a smaller
+// MTU by now.
 func TestSegmentationRefused(t *testing.T) {
 	for e, forGood := range map[unix.Errno]bool{unix.EIO: true, unix.EINVAL: false} {
 		from, to := pair(t, Options{})
@@ -245,7 +246,7 @@ func refuse(t *testing.T, from *Socket, e unix.Errno) (out *Batch, sent int, err
 	return out, sent, err
 }
 
-// TestFirewall: what is forbidden is lost, and counted.
+// TestFirewall: a forbidden datagram is lost, and counted.
 func TestFirewall(t *testing.T) {
 	from, to := pair(t, Options{})
 	out, sent, err := refuse(t, from, unix.EPERM)

@@ -20,7 +20,7 @@ type Carrier interface {
 	Send(head, payload []byte) syscall.Errno
 	// Receive returns one that has arrived, until the next call; EAGAIN: there is none.
 	Receive() ([]byte, syscall.Errno)
-	// Mute has what arrives dropped, or not any more.
+	// Mute has arriving datagrams dropped, or not any more.
 	Mute(on bool)
 	// MTU is the length in bytes of the largest datagram that the path is known to take.
 	MTU() int
@@ -39,8 +39,8 @@ type Poller interface {
 	Close() error
 }
 
-// Carried returns a socket at a local address whose datagrams a carrier moves. fd is what a Poller
-// knows it by.
+// Carried returns a socket at a local address; a carrier moves its datagrams. A Poller knows it by
+// fd.
 func Carried(fd int, local netip.AddrPort, c Carrier) *Socket {
 	s := &Socket{carrier: c, family: batch.FamilyOf(local.Addr()), port: local.Port(), local: local.Addr()}
 	s.sender.FD = fd

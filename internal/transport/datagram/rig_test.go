@@ -94,7 +94,8 @@ func (c *checker) Datagram(h, payload []byte) {
 	}
 }
 
-// receive takes what is queued until n datagrams have come in all, and then the rest of it.
+// receive takes queued datagrams until n have come in all, and then all that are left in the
+// queue.
 func (c *checker) receive(t testing.TB, b *Batch, s *Socket, n int) {
 	t.Helper()
 	for {

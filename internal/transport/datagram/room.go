@@ -5,7 +5,7 @@ import "time"
 // Room is what a Flush found in front of its socket, and so what to wait for before the next one.
 type Room uint8
 
-// Who finds no room waits: to try again at once would be a busy loop.
+// A sender that finds no room waits: to try again at once would be a busy loop.
 const (
 	Free      Room = iota // the kernel took all
 	Full                  // the socket's buffer is full: a poller tells when the socket is writable

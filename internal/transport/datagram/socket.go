@@ -26,10 +26,10 @@ type Options struct {
 	First, Last uint16     // take a free port of these, both included; both 0: any port
 	RcvBuf      int        // bytes asked for the receive buffer; 0: defaultRcvBuf
 	Offload     batch.Offload
-	DSCP        int // of what is sent, see sys.Mark
+	DSCP        int // of sent packets, see sys.Mark
 }
 
-// A receive buffer is the only queue between two ends. It holds what is under way, some MiB,
+// A receive buffer is the only queue between two ends. It holds some MiB of datagrams under way,
 // and not the whole memory of the host, should its reader stop.
 const defaultRcvBuf = 16 << 20
 
@@ -152,8 +152,8 @@ func (s *Socket) Peer() netip.AddrPort { return s.peer }
 // FD is the descriptor, for a poller; -1 when closed. It belongs to the socket.
 func (s *Socket) FD() int { return s.sender.FD }
 
-// Connect makes peer, of the same IP version as the local address, the only
-// one whose datagrams arrive. It may be called once.
+// Connect makes peer, of the same IP version as the local address, the only sender of datagrams
+// that arrive. It may be called once.
 func (s *Socket) Connect(peer netip.AddrPort) error {
 	peer = netip.AddrPortFrom(peer.Addr().Unmap(), peer.Port())
 	if s.peer.IsValid() {
@@ -183,7 +183,8 @@ func (s *Socket) connect(peer netip.AddrPort) error {
 	return s.Mute(false)
 }
 
-// Mute has the kernel drop what arrives, or not any more: for a socket that nobody reads yet.
+// Mute has the kernel drop arriving datagrams, or not any more: for a socket that nobody reads
+// yet.
 func (s *Socket) Mute(on bool) error {
 	switch {
 	case s.carrier != nil:

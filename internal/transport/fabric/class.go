@@ -2,11 +2,11 @@ package fabric
 
 import "time"
 
-// What groups in the background (checkpoints) send leaves the foreground (training) what it would
+// Groups in the background (checkpoints) leave to the foreground (training) the rate that it would
 // have without them, as far as can be seen: Foreground tells how fast it moves, and Background sends
-// as much as makes it no slower. That is how TGS shares a GPU (Wu et al., NSDI '23): the rate of the
-// job that counts is watched, and the other's goes up by steps, and down at once. On an idle link
-// the background has all of it.
+// as much as makes it no slower. TGS shares a GPU in this way (Wu et al., NSDI '23): the rate of the
+// job that counts is watched, and the other's goes up by steps, and down at once. On an idle link the
+// background takes all.
 
 const (
 	// movesAgain is how often a lane in the foreground tells of itself, movesFor how long it is taken
@@ -17,8 +17,8 @@ const (
 	movesMost = 5 * time.Millisecond
 )
 
-// Foreground tells of a link that operations in the foreground move. It belongs to whoever drives a
-// lane; nil, as of a group in the background, it tells nothing.
+// Foreground tells the users of a link that operations in the foreground move. It belongs to the
+// driver of a lane; nil, as for a group in the background, it tells nothing.
 type Foreground struct {
 	Link Link
 
@@ -28,7 +28,7 @@ type Foreground struct {
 	bytes  uint64        // that had moved then, of all time
 }
 
-// Moves says that something moved, and reports whether to tell of it now.
+// Moves says that something moved, and reports whether it is time to call Tell.
 func (f *Foreground) Moves(now time.Duration) bool {
 	if f == nil {
 		return false
@@ -48,8 +48,8 @@ func (f *Foreground) Tell(bytes uint64) {
 const (
 	// interval is after how long of a moving foreground its rate is looked at.
 	interval = 50 * time.Millisecond
-	// ahead is how much earlier than at its pace the background may send: so that none of it is lost
-	// to late looks.
+	// ahead is how much earlier than at its pace the background may send: so that it loses no rate by
+	// looking late.
 	ahead = 2 * time.Millisecond
 	// leastPace is what a group in the background may send at least, in bytes a second, and leastPart
 	// in parts of the foreground's best rate: it never starves.
@@ -57,14 +57,15 @@ const (
 	leastPart = 1.0 / 32
 	// noticed is what the foreground loses of its best rate at most; with less it notices nothing.
 	noticed = 1.0 / 16
-	// fades is the part of it that its best rate loses in an interval: what it needs changes.
+	// fades is the part of its best rate that is forgotten in an interval, since the foreground's needs
+	// change.
 	fades = 1.0 / 256
 	// smooth is how much of a new rate counts beside those before.
 	smooth = 1.0 / 2
 )
 
-// Background paces what a group in the background sends beside the foreground of its host. It belongs
-// to whoever drives a lane; nil, as of a group in the foreground, it paces nothing.
+// Background paces a group in the background beside the foreground of its host. It belongs to the
+// driver of a lane; nil, as for a group in the foreground, it paces nothing.
 type Background struct {
 	Link Link
 
@@ -90,7 +91,7 @@ func (b *Background) Round() {
 	}
 }
 
-// Must reports whether what is ready to be sent must wait.
+// Must reports whether data that are ready to be sent must wait.
 func (b *Background) Must(now time.Duration) bool {
 	if b == nil {
 		return false

@@ -22,7 +22,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 )
 
-// ErrUnavailable is what errors are that say what this machine lacks: see Unavailable.
+// ErrUnavailable marks errors that say what this machine lacks: see Unavailable.
 var ErrUnavailable = errors.New("not available here")
 
 type unavailableError struct{ error }
@@ -33,7 +33,7 @@ func (e unavailableError) Unwrap() error { return e.error }
 // Is makes the error an ErrUnavailable.
 func (unavailableError) Is(target error) bool { return target == ErrUnavailable }
 
-// Unavailable is fmt.Errorf for an ErrUnavailable. The text says what is missing and how to mend it, and no more.
+// Unavailable is fmt.Errorf for an ErrUnavailable. The text names the missing thing and its remedy, and no more.
 func Unavailable(format string, args ...any) error {
 	return unavailableError{fmt.Errorf(format, args...)}
 }
@@ -47,7 +47,7 @@ type PeerError struct {
 // Error names the member by its place.
 func (e *PeerError) Error() string { return fmt.Sprintf("member %d: %v", e.Peer, e.Err) }
 
-// Unwrap returns what is wrong.
+// Unwrap returns the error itself, without the member.
 func (e *PeerError) Unwrap() error { return e.Err }
 
 // Run is a stretch of consecutive chunks of this rank's own shard, to be
@@ -62,10 +62,10 @@ type Run struct {
 	Lent uint64
 }
 
-// Expected is a guess at what arrives next: chunks PSN, PSN+1, ... PSN+Count-1 of Root's shard in
-// operation Seq. A fabric may read straight to where they belong; what it read amiss is moved
-// afterwards (Sink.Accept says where to). Dst is where chunk PSN goes, with room for Count chunks
-// one after another (the last may be short, Dst ends there). An empty Dst means: no guess.
+// Expected is a guess at the next arrivals: chunks PSN, PSN+1, ... PSN+Count-1 of Root's shard in operation Seq. A
+// fabric may read straight to where they belong; a payload that was read to a wrong place is moved afterwards
+// (Sink.Accept says where to). Dst is where chunk PSN goes, with room for Count chunks one after another (the last may
+// be short, Dst ends there). An empty Dst means: no guess.
 type Expected struct {
 	Seq  uint32
 	Root uint16
@@ -88,13 +88,12 @@ const (
 
 // Sink receives what a fabric's Poll finds. The engine implements it.
 type Sink interface {
-	// Expect returns the best guess at what arrives next. next is the header of the first chunk of
-	// it, where the fabric has looked at that, or nil.
+	// Expect returns the best guess at the next arrivals. next is the header of the first chunk to arrive, if the fabric
+	// has looked at that, or nil.
 	Expect(next *wire.Data) Expected
-	// Accept says what becomes of a chunk with a payload of n bytes. It is asked for chunks that
-	// have arrived, once for each unless it says Hold: what is dropped is counted there. With
-	// Take, dst is where the payload goes: n bytes long, and valid until the next call of any
-	// method of the Sink. stream advises that a copy to dst go past the caches
+	// Accept says what becomes of a chunk with a payload of n bytes. It is asked for chunks that have arrived, once for
+	// each unless it says Hold, and counts the chunks that it drops. With Take, dst is where the payload goes: n bytes
+	// long, and valid until the next call of any method of the Sink. stream advises that a copy to dst go past the caches
 	// (internal/transport/streamcopy), since the result is too large to be found there later.
 	Accept(h *wire.Data, n int) (dst []byte, verdict Verdict, stream bool)
 	// Received says that the payload of a chunk is where Accept said. It follows every Take,
@@ -118,35 +117,34 @@ type Gather interface {
 	// returns how many it took; 0 means that there is no room now. It does
 	// not keep Shard, unless it says so in Lent.
 	Multicast(r *Run) int
-	// Returned reports whether what was Lent has been read, and all that was lent before: Shard may change.
-	// If not, Sleep returns once it has. Fabrics that copy embed Copies.
+	// Returned reports whether all memory up to this Lent has been read: Shard may change. If not, Sleep returns once it
+	// has. Fabrics that copy embed Copies.
 	Returned(lent uint64) bool
 	// Readable returns where the right neighbour's device finds some bytes of this rank by itself, and the key by which it
-	// may read them; false: they are to be sent. They stay what they are until that rank has said that it reads no more,
-	// or Withdraw. Fabrics whose Traits have no Reads embed Copies.
+	// may read them; false: they are to be sent. They must not change until that rank has said that it reads no more, or
+	// until Withdraw. Fabrics that have no Reads in their Traits embed Copies.
 	Readable(b []byte) (addr uint64, key uint32, ok bool)
 	// Read begins to read chunks from the left neighbour's memory to the fabric's own; false: too many reads are under
 	// way, and Sleep returns once one has ended. Sink.ReadEnded follows.
 	Read(r *wire.Read) bool
-	// Withdraw ends what others read from this rank, which fails there, before its memory is the caller's again for another
-	// reason than that nobody reads.
+	// Withdraw ends the reads of others from this rank; they fail there. It comes before this rank's memory is the
+	// caller's again while others may still read.
 	Withdraw()
 	// Unsent returns about how many chunks Multicast took that have not left this host yet: those of the
 	// latest runs. It may cost a system call.
 	Unsent() int
-	// Control queues a message to a rank that multicast.Neighbours lists, payload (a chunk that
-	// follows) included, and reports whether it was taken: all of it, or, for want of room, none. It does
-	// not keep payload. A message for a rank whose path is broken is taken and thrown away: the
-	// Sink has been told by Broken, or is by the next Poll. So is one that the fabric cannot carry,
-	// to a rank that is no neighbour or with a payload on a Lossless fabric: a defect of the
-	// caller, of which the next Poll tells by Broken, too.
+	// Control queues a message to a rank that multicast.Neighbours lists, payload (a chunk that follows) included. It
+	// reports whether the message was taken as a whole; if not, there was no room. It does not keep payload. A message for
+	// a rank with a broken path is taken and thrown away: the Sink has been told by Broken, or is by the next Poll. A
+	// message that the fabric cannot carry, to a rank that is no neighbour or with a payload on a Lossless fabric, is
+	// thrown away, too: it is a defect of the caller, and the next Poll reports it by Broken.
 	Control(to int, m *wire.Control, payload []byte) bool
 	// Flush hands queued control messages to the operating system. Engines
 	// call it once after a round of work.
 	Flush()
-	// Poll moves what has arrived into the sink and returns how many chunks and messages that
-	// were: about budget at most, since what came in one piece is taken in one. more says that it
-	// may not have seen all that had arrived when it was called.
+	// Poll moves arrivals into the sink and returns how many chunks and messages they were: about budget at most, since a
+	// batch that came in one piece is taken in one. more says that it may not have seen all that had arrived when it was
+	// called.
 	Poll(s Sink, budget int) (n int, more bool)
 	Sleeper
 	// Stats may be called from any goroutine.
@@ -154,7 +152,7 @@ type Gather interface {
 	Close() error
 }
 
-// Copies is for fabrics that lend nothing, and from whose ranks nobody reads.
+// Copies is for fabrics that lend nothing and have no ranks that read.
 type Copies struct{}
 
 // Returned is part of Gather.
@@ -169,7 +167,8 @@ func (Copies) Read(*wire.Read) bool { return false }
 // Withdraw is part of Gather.
 func (Copies) Withdraw() {}
 
-// Registers is a Gather whose device can send from the user's memory without a copy, and let the right neighbour read there.
+// Registers is a Gather on a device that can send from the user's memory without a copy, and that lets the right
+// neighbour read there.
 type Registers interface {
 	// Register makes memory of the host known to the device until release is called; the group's end calls it, too.
 	// Until then memory stays mapped, and release has no operation in flight that uses it. Any goroutine may call
@@ -182,10 +181,9 @@ type Streams interface {
 	// Send puts as much of b as there is room for into the stream to a rank
 	// and returns how many bytes that was. It does not keep b.
 	Send(to int, b []byte) int
-	// Peek returns bytes that have arrived from a rank and were not consumed yet, in order and
-	// contiguous, at most max. Fewer than have arrived may be returned (a ring wraps), none only if
-	// there are none. The slice is valid until Consume. It starts at an 8-byte boundary if what was
-	// consumed before is a multiple of 8.
+	// Peek returns bytes that have arrived from a rank and were not consumed yet, in order and contiguous, at most max.
+	// Fewer than have arrived may be returned (a ring wraps), none only if there are none. The slice is valid until
+	// Consume. It starts at an 8-byte boundary if the number of bytes consumed before is a multiple of 8.
 	Peek(from, max int) []byte
 	// Consume frees the first n bytes that Peek returned.
 	Consume(from, n int)
@@ -207,14 +205,14 @@ type Sleeper interface {
 	Wake()
 }
 
-// Rester is a fabric that tells when something comes, so that nobody has to Sleep, and hold a thread,
-// while no operation is in flight. Whoever drives the fabric calls both methods.
+// Rester is a fabric that tells when something comes, so that nobody has to Sleep, and hold a thread, while no
+// operation is in flight. The driver of the fabric calls both methods.
 type Rester interface {
-	// Rest has awake called once something arrives, and reports true; or false, and then only a Sleep
-	// sees what is due. awake does not block, and may be called for no reason or more than once.
-	// A fabric that keeps what is not asked for yet need never call it.
+	// Rest has awake called once something arrives, and reports true; or false, and then only a Sleep sees arrivals. awake
+	// does not block, and may be called for no reason or more than once. A fabric that keeps data nobody has asked for
+	// need never call it.
 	Rest(awake func()) bool
-	// Rouse calls off what Rest has begun, whatever that returned; awake may be called once more.
+	// Rouse calls off a Rest, whether that has returned true or false; awake may be called once more.
 	Rouse()
 }
 
@@ -247,7 +245,7 @@ type Stats struct {
 	Injected       uint64 // lost on purpose (fabric/fault)
 	Misplaced      uint64 // read to the wrong place first, then moved
 	Syscalls       uint64
-	LentBytes      uint64   // of SentBytes, those that a device has read from the user's memory by itself
+	LentBytes      uint64   // of SentBytes, those a device has read from the user's memory by itself
 	ReadChunks     uint64   // read from the left neighbour's memory, and needed
 	ReadBytes      uint64   // of those
 	Registrations  uint64   // of memory with a device, its own rings included

@@ -2,21 +2,21 @@ package fabric
 
 import "time"
 
-// Link is what those who share the sending link of a host tell each other of it: the Allgathers and
-// Reduce-Scatters of all groups, and of other processes. A claim holds for a while and then lapses;
-// nobody takes one back. Any goroutine may call it.
+// Link is how users of a host's sending link coordinate: the Allgathers and Reduce-Scatters of all
+// groups, in this process and in others. A claim holds for a while and then lapses; nobody takes one
+// back. Any goroutine may call it.
 type Link interface {
 	// Claim says that something holds for d from now on, MostClaimed at most. A claim that lasts
 	// longer already stays.
 	Claim(c Claim, d time.Duration)
 	// Claimed returns for how much longer something holds; 0: it does not.
 	Claimed(c Claim) time.Duration
-	// Ahead returns how many bytes Allgathers are ahead of Reduce-Scatters, both counted as of one
-	// shard, once so many were added: an Allgather adds what it multicasts, a Reduce-Scatter of P
-	// ranks takes off 1/(P-1) of what it contributes. It never exceeds MostAhead either way.
+	// Ahead adds bytes and returns how many bytes Allgathers are ahead of Reduce-Scatters, both counted
+	// as for one shard: an Allgather adds the bytes that it multicasts, a Reduce-Scatter of P ranks
+	// takes off 1/(P-1) of the bytes that it contributes. The result never exceeds MostAhead either way.
 	Ahead(bytes int) int
-	// Moved returns how many bytes operations in the foreground have moved either way, and for how
-	// long their lanes have, once so much was added. What processes that ended have added stays.
+	// Moved adds bytes and time, and returns how many bytes operations in the foreground have moved
+	// either way, and how long their lanes have moved. The share of processes that have ended stays.
 	Moved(bytes uint64, moving time.Duration) (uint64, time.Duration)
 }
 
@@ -29,8 +29,8 @@ const (
 	Multicast Claim = iota
 	// Behind says that contributions wait for the link, or soon will, which go before such chunks.
 	Behind
-	// MulticastTogether is Multicast of operations of all ranks at once. What goes in one order never
-	// waits for what goes in the other, or in none: nothing would come of it.
+	// MulticastTogether is Multicast of operations of all ranks at once. Data of one order never wait
+	// for data of the other order, or of none: that would gain nothing.
 	MulticastTogether
 	// BehindTogether is Behind of operations of all ranks at once.
 	BehindTogether
@@ -53,17 +53,17 @@ func (c Claim) In(together bool) Claim {
 const (
 	// MostAhead is for how much of the past is made up, in bytes.
 	MostAhead = 256 << 10
-	// MostClaimed bounds a claim, and so what a process that stops, or lies, can hold up.
+	// MostClaimed bounds a claim, and so the delay that a process causes if it stops, or lies.
 	MostClaimed = 100 * time.Millisecond
 
-	lookAgain  = 500 * time.Microsecond // the longest that who waits is late
-	starved    = 200 * time.Millisecond // after so long who waits sends a run all the same
+	lookAgain  = 500 * time.Microsecond // the longest that a waiting sender is late
+	starved    = 200 * time.Millisecond // after so long a waiting sender sends a run all the same
 	firstClaim = 100 * time.Microsecond // before it was seen how fast a queue drains
 )
 
-// Claimant claims a link for as long as somebody's data wait for it: what the kernel has no room for,
-// and what it has and has not sent. How long that takes shows by how often there is room. It belongs
-// to whoever drives a lane; without a Link it does nothing.
+// Claimant claims a link for as long as somebody's data wait for it: data that the kernel has no room
+// for, and data that it has and has not sent. How often there is room shows how long that takes. It
+// belongs to the driver of a lane; without a Link it does nothing.
 type Claimant struct {
 	Link Link
 	What Claim
@@ -116,7 +116,7 @@ func (c *Claimant) claim(least time.Duration) {
 	c.Link.Claim(c.What, max(d, least))
 }
 
-// Wait is how somebody waits while a link is claimed. It belongs to whoever drives a lane; without a
+// Wait is how somebody waits while a link is claimed. It belongs to the driver of a lane; without a
 // Link there is nothing to wait for.
 type Wait struct {
 	Link Link
@@ -131,8 +131,8 @@ type Wait struct {
 // Round begins a round, in which nothing waits yet.
 func (w *Wait) Round() { w.looking = false }
 
-// Must reports whether what is ready to be sent must wait. What has waited for long goes in between:
-// nobody starves.
+// Must reports whether data that are ready to be sent must wait. Data that have waited for long go in
+// between: nobody starves.
 func (w *Wait) Must(now time.Duration) bool {
 	if w.Link == nil {
 		return false

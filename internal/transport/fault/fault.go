@@ -37,9 +37,9 @@ func (l *losses) next() (lost bool) {
 	return lost
 }
 
-// Lossy wraps g so that each chunk is lost with probability loss (0 to 1),
-// independently. The same seed and the same arrivals lose the same chunks. It is not for a
-// Lossless fabric: there nothing would bring back what is lost.
+// Lossy wraps g so that each chunk is lost with probability loss (0 to 1), independently.
+// The same seed and the same arrivals lose the same chunks. It is not for a Lossless
+// fabric, which repairs no loss.
 func Lossy(g fabric.Gather, loss float64, seed uint64) *Gather {
 	f := &Gather{Gather: g, losses: newLosses(loss, seed, 0x6d63617374)}
 	f.sink.losses = &f.losses

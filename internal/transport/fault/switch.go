@@ -5,14 +5,15 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
 )
 
-// Switch is a path to a switch that loses contributions and whatever it receives at random.
-// What a rank says about results, and its polls, are not touched: they are small and few.
+// Switch is a path to a switch that loses, at random, contributions on their way out and all kinds
+// of datagrams on their way in. A rank's messages about results, and its polls, are not lost: they
+// are small and few.
 type Switch struct {
 	fabric.Switch
 	sink   slotSink
 	losses losses
-	added  int   // since the last Flush, with those that are lost
-	lost   []int // which of them
+	added  int   // since the last Flush, lost ones included
+	lost   []int // the lost ones: how many were added before each
 }
 
 // LossySwitch wraps s so that each datagram is lost with probability loss (0 to 1), independently.
@@ -34,7 +35,7 @@ func (f *Switch) Add(h *wire.Slot, payload []byte) bool {
 	return true
 }
 
-// Flush implements fabric.Switch. What is lost counts as sent with the datagram before it.
+// Flush implements fabric.Switch. A lost datagram counts as sent with the one before it.
 func (f *Switch) Flush(stripe int) (int, error) {
 	sent, err := f.Switch.Flush(stripe)
 	for _, at := range f.lost {
@@ -59,7 +60,7 @@ func (f *Switch) Stats() fabric.Stats {
 	return s
 }
 
-// slotSink loses some of what has arrived.
+// slotSink loses some arrived datagrams.
 type slotSink struct {
 	fabric.SlotSink
 	losses *losses

@@ -10,7 +10,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
 )
 
-// narrow is a path that takes some of what it is given.
+// narrow is a path that takes some of the added datagrams.
 type narrow struct {
 	fabric.Switch
 	rng   *rand.Rand
@@ -32,8 +32,8 @@ func (n *narrow) Flush(int) (int, error) {
 
 func (n *narrow) Stats() fabric.Stats { return fabric.Stats{} }
 
-// TestFlushCountsWhatIsLost: whoever sends again from where Flush stopped sends every datagram once
-// or loses it, and none twice or never.
+// TestFlushCountsWhatIsLost: a caller that sends again from where Flush stopped sends every
+// datagram once or loses it, and none twice or never.
 func TestFlushCountsWhatIsLost(t *testing.T) {
 	const datagrams = 2000
 	for seed := range uint64(20) {

@@ -1,7 +1,7 @@
-// What libibverbs.so.1, and librdmacm.so.1 beside it, are called with, declared here so that nothing of RDMA is needed to build: the structures of
-// rdma-core's libibverbs/verbs.h (read at version 44; the ABI IBVERBS_1.1 has kept them since 2007), as far as they are
-// used. Posting and polling have no symbols: they go through functions in the context. abi_test.go holds sizes and offsets
-// to the header wherever that is installed.
+// The interface of libibverbs.so.1, and of librdmacm.so.1 beside it, declared here so that nothing of RDMA is needed to
+// build: the structures of rdma-core's libibverbs/verbs.h (read at version 44; the ABI IBVERBS_1.1 has kept them since
+// 2007), as far as they are used. Posting and polling have no symbols: they go through functions in the context.
+// abi_test.go holds sizes and offsets to the header wherever that is installed.
 #ifndef MCAST_IBVERBS_ABI_H
 #define MCAST_IBVERBS_ABI_H
 

@@ -134,7 +134,7 @@ func TestABI(t *testing.T) {
 	h.compile(t)
 }
 
-// TestNoLibrary: what is missing, and how to get it, is said.
+// TestNoLibrary: the error names the missing library and how to get it.
 func TestNoLibrary(t *testing.T) {
 	err := load("libibverbs.so.of-nobody")
 	require.ErrorIs(t, err, fabric.ErrUnavailable)

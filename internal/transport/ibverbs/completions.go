@@ -9,8 +9,8 @@ import (
 	"unsafe"
 )
 
-// Completions is where connections report what is done: a completion queue with its channel. Connections may share one, for
-// sends and receives alike or one for each. One goroutine at a time uses it.
+// Completions is where connections report finished transfers: a completion queue with its channel. Connections may
+// share one, for sends and receives alike or one for each. One goroutine at a time uses it.
 type Completions struct {
 	c      *C.rdma_completions
 	device *Device
@@ -31,14 +31,14 @@ func (c *Completion) Received() bool { return c.received != 0 }
 // Status says how a transfer or a receive ended.
 type Status uint16
 
-// Those that callers tell apart; String has words for all.
+// The statuses that callers tell apart; String has words for all.
 const (
 	OK       Status = 0
 	Flushed  Status = C.RDMA_FLUSHED   // the connection had failed before, or was ended
 	NoAnswer Status = C.RDMA_NO_ANSWER // the peer's device has not acknowledged it, however often it was repeated
 )
 
-// String is libibverbs's name of it.
+// String is libibverbs's name for the status.
 func (s Status) String() string { return C.GoString(C.rdma_status(C.int(s))) }
 
 // NewCompletions returns a place for as many completions as may be due at a time: of all transfers and receives that its
@@ -57,10 +57,10 @@ func (d *Device) NewCompletions(depth int) (*Completions, error) {
 // FD is readable once what Arm asked for has happened.
 func (c *Completions) FD() int { return int(c.c.channel.fd) }
 
-// Arm has FD become readable once something completes from now on. What came before does not count: Poll once more.
+// Arm has FD become readable once something completes from now on. Earlier completions do not count: Poll once more.
 func (c *Completions) Arm() error { return failure("ibv_req_notify_cq", C.rdma_completions_arm(c.c)) }
 
-// Poll stores what has completed, of each connection in the order in which it was posted, and returns how much that is. It
+// Poll stores completions, of each connection in the order in which transfers were posted, and returns how many. It
 // does not block.
 func (c *Completions) Poll(done []Completion) (int, error) {
 	if len(done) == 0 {

@@ -15,25 +15,25 @@ import (
 // ConnectionOptions say what a connection is to be.
 type ConnectionOptions struct {
 	Sends, Receives *Completions // may be the same
-	Send            int          // transfers under way, those included whose completion was not polled yet
-	Receive         int          // buffers that wait for what comes
+	Send            int          // transfers under way: all that have a completion to be polled
+	Receive         int          // buffers that wait for messages
 }
 
-// Connection is an RC queue pair: what is posted arrives once and in order, or the connection fails. It loses nothing where a
-// peer has no buffer, which is asked for again until it has one. One goroutine at a time uses it.
+// Connection is an RC queue pair: a posted transfer arrives once and in order, or the connection fails. It loses
+// nothing where a peer has no buffer: the device asks again until there is one. One goroutine at a time uses it.
 //
 //	c, _ := device.NewConnection(o)
 //	c.Receive(buffers)              // before the peer may send
 //	c.Connect(peer, time, 0)        // once both ranks know each other's Address
 //	c.Post(transfers)               // once both ranks have connected
 //
-// A connection that has failed does so for good. Its first failed completion has the cause; what was posted beside that, and
-// what is posted from then on, completes as Flushed.
+// A connection that has failed does so for good. Its first failed completion has the cause; all other transfers, posted
+// before or later, complete as Flushed.
 type Connection struct {
 	qp     *C.rdma_qp
 	device *Device
 	own    Address
-	posted *C.int // C's memory: a variable of Go whose address C is given would be allocated with each call
+	posted *C.int // C's memory: for a variable of Go each call would allocate, since C gets its address
 }
 
 // Address is what a peer needs to know to connect. Its size is fixed, for encoding/binary.
@@ -48,8 +48,8 @@ type Address struct {
 // Verb is what a Transfer does.
 type Verb uint32
 
-// A write or a read has no completion at the peer, and asks nothing of it but registered memory. A send, and a
-// write with an immediate, takes the peer's oldest buffer and completes there; a write leaves the buffer as it is.
+// A write or a read has no completion at the peer, and needs nothing there but registered memory. A send, and a write
+// with an immediate, takes the peer's oldest buffer and completes there; a write leaves the buffer as it is.
 const (
 	Send           Verb = C.RDMA_SEND
 	Write          Verb = C.RDMA_WRITE
@@ -101,8 +101,9 @@ func (d *Device) NewConnection(o ConnectionOptions) (*Connection, error) {
 // Address is this end's.
 func (c *Connection) Address() Address { return c.own }
 
-// Connect connects to a peer that connects to this end. What is not acknowledged is repeated for within at least, and twice
-// that at most as devices should count, and then the connection fails with NoAnswer: of seven tries each waits as long. tclass is of the IP headers: DSCP << 2.
+// Connect connects to a peer that connects to this end. A packet that is not acknowledged is repeated for within at
+// least, and for twice within at most by the devices' specification. Then the connection fails with NoAnswer. There are
+// seven tries, and the wait after each is the same. tclass is of the IP headers: DSCP << 2.
 func (c *Connection) Connect(peer Address, within time.Duration, tclass uint8) error {
 	if peer.Number >= 1<<24 || peer.PSN >= 1<<24 || bits.OnesCount32(peer.MTU) != 1 || peer.MTU < 256 || peer.MTU > 4096 {
 		return fmt.Errorf("ibverbs: peer has queue %d, PSN %d and MTU %d: want 24 bits, 24 bits and a power of two from 256 to 4096",
@@ -142,10 +143,11 @@ func (c *Connection) Post(transfers []Transfer) (int, error) {
 	return int(*c.posted), failure("ibv_post_send", e)
 }
 
-// Fail ends the connection as if it had failed: what was posted completes, as Flushed if it has not ended otherwise.
+// Fail ends the connection as if it had failed: all posted transfers complete, as Flushed unless they have ended
+// otherwise.
 func (c *Connection) Fail() error { return failure("ibv_modify_qp", C.rdma_fail(c.qp)) }
 
-// Close ends the connection. What is under way may arrive or not; completions that were not polled are lost.
+// Close ends the connection. Transfers under way may arrive or not; completions that were not polled are lost.
 func (c *Connection) Close() error {
 	err := failure("ibv_destroy_qp", C.rdma_connection_close(c.qp))
 	C.free(unsafe.Pointer(c.posted))

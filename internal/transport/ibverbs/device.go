@@ -1,6 +1,6 @@
-// Package ibverbs has the verbs of RDMA devices (InfiniBand's libibverbs) that this module uses. The library is loaded at
-// run time: nothing of RDMA is needed to build, and without it Open says what is missing. Devices are RoCE v2 ones, over
-// IPv4, or InfiniBand's, by the IPv4 address of their IPoIB interface.
+// Package ibverbs has the verbs of RDMA devices (InfiniBand's libibverbs) that this module uses. The library is loaded
+// at run time: to build needs nothing of RDMA, and at run time Open names a missing library. Devices are RoCE v2 ones,
+// over IPv4, or InfiniBand's, by the IPv4 address of their IPoIB interface.
 package ibverbs
 
 // #cgo CFLAGS: -std=c11 -D_GNU_SOURCE -O2 -Wall -Wextra
@@ -24,7 +24,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
 )
 
-// Library is what is loaded.
+// Library is the file name of the loaded library.
 const Library = "libibverbs.so.1"
 
 // Device is an open device, with the port that is on an interface.
@@ -37,8 +37,8 @@ type Device struct {
 	counts  counts
 }
 
-// Open opens the device whose port is on an interface and has a RoCE v2 GID of one of the addresses there; of an IPoIB
-// interface, the one below it. Its errors wrap fabric.ErrUnavailable.
+// Open opens the device that has a port on an interface and a RoCE v2 GID of the address there. For an IPoIB interface
+// it opens the device below. Its errors wrap fabric.ErrUnavailable.
 func Open(ifi *net.Interface, address netip.Addr) (*Device, error) {
 	if err := loaded(); err != nil {
 		return nil, err
@@ -87,7 +87,7 @@ func load(library string) error {
 	return nil
 }
 
-// open opens a device if an address is its own; on says where that of an IPoIB interface is.
+// open opens a device if the address is its own; for an IPoIB interface, on says which device and port has the address.
 func open(d *C.rdma_device, ifi *net.Interface, address netip.Addr, on *membership) (_ *Device, err error) {
 	v := &Device{name: C.GoString(C.rdma_name(d)), address: address}
 	if on != nil && on.device() != v.name {
@@ -140,7 +140,7 @@ func (d *Device) MTU() int { return int(d.place.mtu) }
 // GID returns the address of the port.
 func (d *Device) GID() [16]byte { return *(*[16]byte)(unsafe.Pointer(&d.place.gid)) }
 
-// Close closes the device. What was opened on it is closed already.
+// Close closes the device. All objects opened on it are closed already.
 func (d *Device) Close() error {
 	var errs []error
 	if d.pd != nil {

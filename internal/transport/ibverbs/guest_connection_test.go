@@ -65,7 +65,7 @@ func completed(t *testing.T, c *Completions, n int) []Completion {
 	return all
 }
 
-// TestConnection: writes, reads and sends do what they say, in the order in which they were posted.
+// TestConnection: writes, reads and sends have their effects, in the order in which they were posted.
 func TestConnection(t *testing.T) {
 	e := pair(t, 10*time.Second, 2)
 	n, err := e[1].Receive([]Buffer{{ID: 200, Local: e[1].memory.Address(40_000), LocalKey: e[1].memory.Key(), Bytes: 100}})

@@ -55,7 +55,7 @@ func exported(t *testing.T, d *Device, bytes int, a Access) *dmabuf {
 
 func (m *dmabuf) address() uint64 { return uint64(address(m.seen)) }
 
-// look calls f with the memory as whoever has the DMA-BUF sees it.
+// look calls f with the memory as the holder of the DMA-BUF sees it.
 func (m *dmabuf) look(t *testing.T, f func(b []byte)) {
 	t.Helper()
 	mapping, err := gpudirect.MapDMABuf(m.fd, 0, len(m.seen))
@@ -79,7 +79,7 @@ func (m *dmabuf) end(t *testing.T) {
 	require.NoError(t, m.cache.Close())
 }
 
-// TestDMABuf: what a device receives into the memory behind a DMA-BUF, whoever has the DMA-BUF finds there.
+// TestDMABuf: the holder of a DMA-BUF finds in its memory the datagrams that a device has received there.
 func TestDMABuf(t *testing.T) {
 	d, index := devices(t)
 	const slot, count = GRH + 4096, 8

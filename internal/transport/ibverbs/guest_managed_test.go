@@ -58,7 +58,7 @@ func TestManaged(t *testing.T) {
 		}
 		require.False(t, member(t))
 	}
-	round() // the library keeps what it opens first
+	round() // the library keeps its first descriptors
 	open := systest.Descriptors(t)
 	for range 5 {
 		round()
@@ -72,7 +72,7 @@ func TestManagedNowhere(t *testing.T) {
 	if !systest.Alone(t) {
 		return
 	}
-	_, _ = locate(netip.MustParseAddr("127.0.0.1")) // the library keeps what it opens first
+	_, _ = locate(netip.MustParseAddr("127.0.0.1")) // the library keeps its first descriptors
 	open := systest.Descriptors(t)
 	for range 3 {
 		_, err := locate(netip.MustParseAddr("127.0.0.1"))

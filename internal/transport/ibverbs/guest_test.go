@@ -63,7 +63,7 @@ func readable(t *testing.T, fd int) bool {
 	}
 }
 
-// arrivals waits for n datagrams, of which the descriptor tells.
+// arrivals waits for n datagrams, after the queue's descriptor has become readable.
 func arrivals(t *testing.T, q *Queue, n int) (got []Arrival) {
 	require.True(t, readable(t, q.FD()))
 	systest.Eventually(t, func() bool {
@@ -146,8 +146,8 @@ func mapFile(t *testing.T, fd, bytes int) []byte {
 
 func address(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(b))) }
 
-// TestRegistrations: a buffer that is registered over and over is known to the device once; when its owner invalidates it, the
-// device lets go of it.
+// TestRegistrations: a buffer that is registered over and over is known to the device once; when its owner invalidates
+// it, the device no longer holds it.
 func TestRegistrations(t *testing.T) {
 	d, _ := devices(t)
 	require.NoError(t, SurvivesFork())

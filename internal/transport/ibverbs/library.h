@@ -44,7 +44,7 @@ struct sockaddr;
 	V(int, rdma_get_cm_event, (rdma_cm_channel *, rdma_cm_event **))                                                      \
 	V(int, rdma_ack_cm_event, (rdma_cm_event *))
 
-// What older libraries lack, of rdma-core 34 and 37: NULL there.
+// Functions that older libraries lack: NULL there. The first came with rdma-core 34, the second with 37.
 #define OPTIONAL(V)                                                                                                      \
 	V(rdma_mr *, ibv_reg_dmabuf_mr, (rdma_pd *, uint64_t, size_t, uint64_t, int, int))                                    \
 	V(int, ibv_is_fork_initialized, (void))

@@ -54,7 +54,7 @@ static int64_t now(void)
 	return t.tv_sec * 1000LL + t.tv_nsec / 1000000;
 }
 
-// await takes events until one says how the join ended, or a time is reached. What is taken is acknowledged, or rdma_destroy_id
+// await takes events until one says how the join ended, or a time is reached. It acknowledges each, or rdma_destroy_id
 // would wait for that.
 static int await(rdma_membership *m, int64_t end)
 {

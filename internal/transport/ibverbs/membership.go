@@ -57,7 +57,7 @@ func locate(address netip.Addr) (*membership, error) {
 		return nil, Unavailable("%s: %w (it takes /dev/infiniband/rdma_cm: modprobe rdma_ucm; in a container, --device=/dev/infiniband)",
 			verb, syscall.Errno(e))
 	case errors.Is(syscall.Errno(e), unix.ENODEV):
-		return nil, Unavailable("%v is an address of no RDMA device: on InfiniBand it takes that of an IPoIB interface (ip addr; rdma link)", address)
+		return nil, Unavailable("%v is an address of no RDMA device: on InfiniBand it takes the address of an IPoIB interface (ip addr; rdma link)", address)
 	}
 	return nil, Unavailable("%s of %v: %w", verb, address, syscall.Errno(e))
 }

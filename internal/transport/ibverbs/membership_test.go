@@ -16,8 +16,8 @@ import (
 
 var ownAddress, someGroup = netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("239.1.2.3")
 
-// infiniBand has testdata's libraries stand for a host with an InfiniBand port, whose IPoIB interface is lo; told is what its queue pairs
-// were made of, and left how many things of librdmacm are open.
+// infiniBand has testdata's libraries stand for a host with an InfiniBand port and lo as its IPoIB interface. told
+// returns the arguments of its queue pairs, and left how many objects of librdmacm are open.
 func infiniBand(t *testing.T) (d *Device, told, left func() string) {
 	t.Helper()
 	folder := t.TempDir()
@@ -43,8 +43,8 @@ func infiniBand(t *testing.T) (d *Device, told, left func() string) {
 	return d, read("told"), read("open")
 }
 
-// TestInfiniBand: a group's key, LID, service level and rate are those that the subnet manager has said, and the partition is that of the
-// IPoIB interface; what joined is left.
+// TestInfiniBand: a group has the key, LID, service level and rate from the subnet manager, and the partition of the
+// IPoIB interface; at the end the group is left again.
 func TestInfiniBand(t *testing.T) {
 	d, told, left := infiniBand(t)
 	require.True(t, d.InfiniBand())
@@ -98,7 +98,7 @@ func TestNoIPoIB(t *testing.T) {
 	require.NoError(t, err)
 	_, err = Open(lo, netip.MustParseAddr("127.0.0.2"))
 	require.ErrorIs(t, err, fabric.ErrUnavailable)
-	require.ErrorContains(t, err, "127.0.0.2 is an address of no RDMA device: on InfiniBand it takes that of an IPoIB interface")
+	require.ErrorContains(t, err, "127.0.0.2 is an address of no RDMA device: on InfiniBand it takes the address of an IPoIB interface")
 	require.Equal(t, "0", left())
 
 	t.Setenv("FAKE_CM", "absent")

@@ -19,17 +19,17 @@ type Access uint32
 const (
 	ReadOnly    Access = 0
 	PeerRead    Access = C.RDMA_REMOTE_READ // peers read it as well
-	Local       Access = C.RDMA_LOCAL_WRITE // the device writes there what it receives
+	Local       Access = C.RDMA_LOCAL_WRITE // the device writes there, such as received datagrams
 	RemoteWrite        = Local | C.RDMA_REMOTE_WRITE
 	RemoteRead         = Local | C.RDMA_REMOTE_READ
 )
 
 // Region is memory that the device may use.
 type Region struct {
-	Bytes  []byte // nil of what was registered by its address
+	Bytes  []byte // nil for memory registered by its address
 	mr     *C.rdma_mr
 	lkey   C.uint32_t
-	rkey   C.uint32_t // as lkey: who asks for it may not be who closes the region
+	rkey   C.uint32_t // as lkey: a caller may ask for it while another closes the region
 	own    bool       // mapped by Map
 	device *Device
 }
@@ -56,8 +56,8 @@ func (d *Device) Register(b []byte, a Access) (*Region, error) {
 	return r, err
 }
 
-// RegisterAt lets the device use size bytes of the host's memory at an address, which stay mapped until Close: the device
-// holds on to their pages, whatever is mapped there later.
+// RegisterAt lets the device use size bytes of the host's memory at an address, which stay mapped until Close: the
+// device keeps these pages, even if others are mapped there later.
 func (d *Device) RegisterAt(addr, size uintptr, a Access) (*Region, error) {
 	mr, err := C.rdma_register(d.pd, C.uintptr_t(addr), C.size_t(size), C.int(a))
 	switch {
@@ -91,8 +91,9 @@ func (d *Device) registered(mr *C.rdma_mr) *Region {
 	return &Region{mr: mr, lkey: mr.lkey, rkey: mr.rkey, device: d}
 }
 
-// SurvivesFork returns an error if the memory of a process that forks is not safe with the device: on a Linux before 5.12
-// whoever writes to a page first afterwards, be it the parent, has a copy, and the device the other one. What Map returns is safe always.
+// SurvivesFork returns an error if the memory of a process that forks is not safe with the device. On a Linux before
+// 5.12 the first of parent and child to write to a page afterwards gets a copy, and the device keeps the other page.
+// Memory that Map returns is safe always.
 func SurvivesFork() error {
 	if err := loaded(); err != nil {
 		return err

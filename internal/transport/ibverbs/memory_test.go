@@ -92,7 +92,8 @@ func TestLockedMemory(t *testing.T) {
 	require.NoError(t, d.Close())
 }
 
-// TestDeviceMemory: memory of a GPU goes by a DMA-BUF of it, whose descriptor is closed, and moving memory not at all.
+// TestDeviceMemory: memory of a GPU is registered by a DMA-BUF, and its descriptor is closed. Managed memory is not
+// registered.
 func TestDeviceMemory(t *testing.T) {
 	d := standIn(t)
 	var fd int

@@ -17,7 +17,7 @@ const GRH = C.RDMA_GRH
 type QueueOptions struct {
 	Group   netip.Addr // IPv4
 	Managed bool       // it is joined by librdmacm, as always on InfiniBand
-	Key     uint32     // what comes with another one is refused by the device; that of a managed group is the group's
+	Key     uint32     // the device refuses datagrams with another one; a managed group has its own
 	Send    int        // datagrams under way
 	Receive int        // datagrams that wait to be taken
 	TClass  uint8      // of the IP headers: DSCP << 2; InfiniBand has the group's
@@ -36,11 +36,11 @@ type Arrival struct {
 	Slot   uint32
 	Bytes  uint32 // after the GRH
 	From   uint32 // number of the sender's queue
-	Status int32  // 0, or that of a failed completion
+	Status int32  // 0, or the status of a failed completion
 }
 
-// NewQueue joins a group by ibv_attach_mcast. The host must be a member of it, too: where librdmacm does not join it, a socket on
-// the interface holds that.
+// NewQueue joins a group by ibv_attach_mcast. The host must be a member, too: where librdmacm does not join the group,
+// a socket on the interface must.
 func (d *Device) NewQueue(o QueueOptions) (_ *Queue, err error) {
 	var group [16]byte
 	as4 := o.Group.As4()
@@ -87,7 +87,7 @@ func (q *Queue) Number() uint32 { return uint32(q.q.qp.qp_num) }
 // FD is readable once what Arm asked for has happened.
 func (q *Queue) FD() int { return int(q.q.channel.fd) }
 
-// Receive has slots of a ring, each of so many bytes, filled by what arrives, and returns for how many of them it was possible.
+// Receive has slots of a ring, each of so many bytes, filled by arrivals, and returns how many the device took.
 func (q *Queue) Receive(ring *Region, slot int, slots []uint32) (n int, err error) {
 	if len(slots) == 0 {
 		return 0, nil
@@ -105,8 +105,8 @@ func (q *Queue) Send(ring *Region, slot, count int, first uint64, bytes []uint32
 	return q.SendWith(ring, slot, count, first, bytes, Payload{})
 }
 
-// Payload is what datagrams end with that begin in a ring: registered memory from an address on, of which each has its share
-// and the last one the rest.
+// Payload is the end of the datagrams of a batch, which begin in a ring: registered memory from an address on. Each
+// datagram has a share, and the last one the rest.
 type Payload struct {
 	Region      *Region
 	Addr        uintptr
@@ -126,7 +126,7 @@ func (q *Queue) SendWith(ring *Region, slot, count int, first uint64, bytes []ui
 // Inlined returns how many bytes a datagram has at most that the device takes with its descriptor, without reading memory.
 func (q *Queue) Inlined() int { return int(q.q.inlined) }
 
-// Arrived stores what has arrived, and returns how much that is.
+// Arrived stores arrivals, and returns how many.
 func (q *Queue) Arrived(a []Arrival) (int, error) {
 	n := C.rdma_arrivals(q.q, (*C.rdma_arrival)(unsafe.Pointer(&a[0])), C.int(len(a)))
 	if n < 0 {
@@ -146,8 +146,8 @@ func (q *Queue) Sent() (uint64, error) {
 	return uint64(q.q.sent), nil
 }
 
-// Arm has FD become readable once something arrives from now on, or, with sends, is sent. What came before does not
-// count: look once more.
+// Arm has FD become readable once something arrives from now on, or, with sends, is sent. Earlier events do not count:
+// look once more.
 func (q *Queue) Arm(sends bool) error {
 	with := C.int(0)
 	if sends {

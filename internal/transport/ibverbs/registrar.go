@@ -12,14 +12,15 @@ import (
 type Registrar struct {
 	Device *Device
 	Access Access
-	// Invalidated: whoever unmaps or frees memory calls Cache.Invalidate first. Then what nobody refers to may stay registered.
+	// Invalidated: the owner calls Cache.Invalidate before it unmaps or frees memory. So memory may stay registered while
+	// nobody uses the registration.
 	Invalidated bool
 }
 
 var _ gpudirect.Registrar = Registrar{}
 
-// Register implements gpudirect.Registrar. Memory of a GPU is refused: its owner makes a
-// DMA-BUF of it (gpudirect.Device.ExportDMABuf), which Device.RegisterDMABuf takes.
+// Register implements gpudirect.Registrar. Memory of a GPU is refused: its owner exports it as a DMA-BUF
+// (gpudirect.Device.ExportDMABuf) for Device.RegisterDMABuf.
 func (r Registrar) Register(addr, size uintptr, kind gpudirect.Kind) (token any, err error) {
 	if !kind.OnHost() {
 		return nil, fmt.Errorf("%w: %v memory cannot be registered with device %s; the host's can", gpudirect.ErrUnsupported, kind, r.Device.Name())
@@ -38,5 +39,5 @@ func region(r *Region, err error) (any, error) {
 // Deregister implements gpudirect.Registrar.
 func (Registrar) Deregister(token any) error { return token.(*Region).Close() }
 
-// MayOutlive implements gpudirect.Registrar: the device holds on to pages, whatever is mapped at their address later.
+// MayOutlive implements gpudirect.Registrar: the device keeps pages even if others are mapped at their address later.
 func (r Registrar) MayOutlive(gpudirect.Kind) bool { return r.Invalidated }

@@ -4,7 +4,8 @@
 
 #include "abi.h"
 
-// rdma_load loads the library. It returns NULL, or what is missing, as dlerror says it. Nothing else runs before it has.
+// rdma_load loads the library. It returns NULL, or dlerror's words for the missing part. Nothing else runs before it
+// has.
 const char *rdma_load(const char *library);
 
 // rdma_load_cm loads librdmacm, likewise. Nothing of a membership runs before it has.
@@ -39,7 +40,7 @@ typedef struct {
 	int pkey_index;
 	int status;        // of a join that was refused
 	uint32_t qkey;     // of the group, once joined
-	rdma_ah_attr path; // likewise: where what is sent to it goes
+	rdma_ah_attr path; // likewise: where datagrams to the group go
 } rdma_membership;
 
 // rdma_member_open finds the device and port of an address; rdma_member_join joins within so many ms: ETIMEDOUT, or ECONNREFUSED
@@ -88,8 +89,8 @@ typedef struct {
 	int attached;
 	uint32_t qkey;
 	uint32_t inlined;     // datagrams of so many bytes at most go to the device with their descriptor
-	rdma_payload payload; // of what is sent next
-	int posted;    // of what was posted last, how many the device took
+	rdma_payload payload; // of the next datagrams
+	int posted;    // how many of the datagrams posted last the device took
 	uint64_t sent; // datagrams that have been sent for good
 	int failed;    // status of one that was not
 } rdma_queue;
@@ -107,8 +108,8 @@ typedef struct {
 	uint32_t qkey;
 } rdma_target;
 
-// rdma_target_of is the target of a group that nobody but the device needs to know of, on Ethernet; rdma_target_joined is that of
-// a membership.
+// rdma_target_of is the target of a group on Ethernet that only the device needs to know; rdma_target_joined is the
+// target of a membership.
 rdma_target rdma_target_of(const rdma_place *at, const uint8_t group[16], uint8_t tclass, uint8_t hops, uint32_t qkey);
 rdma_target rdma_target_joined(const rdma_place *at, const rdma_membership *m, uint8_t tclass, uint8_t hops);
 

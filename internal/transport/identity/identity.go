@@ -1,7 +1,7 @@
-// Package identity lets processes that share a secret prove it to each other: they greet over TLS 1.3, each with a
-// certificate whose key is derived from the secret, and go on in records of their own on the connection below
-// (transport/record). So nobody reads what they say, nobody without the secret has a greeting answered, and whoever learns
-// the secret later cannot read what was said before. See SECURITY.md.
+// Package identity lets processes that share a secret prove it to each other. They greet over TLS 1.3, each with a
+// certificate for a key derived from the secret, and go on in records of their own on the connection below
+// (transport/record). So nobody reads what they say, nobody without the secret has a greeting answered, and a later
+// leak of the secret reveals nothing that was said before. See SECURITY.md.
 package identity
 
 import (
@@ -32,8 +32,8 @@ func NewSecret() string {
 	return hex.EncodeToString(b[:])
 }
 
-// An Identity is what all who know a secret have in common. Of nil, which is where there is no secret, connections
-// are left as they are. Any goroutine may use it.
+// An Identity is common to all who know a secret. Without a secret it is nil, and connections are left as they are. Any
+// goroutine may use it.
 type Identity struct {
 	secret      []byte
 	public      ed25519.PublicKey
@@ -79,7 +79,7 @@ func (i *Identity) certify(purpose string, template *x509.Certificate) error {
 // ranks is the protocol of Dial and Accept in TLS (ALPN).
 const ranks = "torch-mcast"
 
-// base is what both ends set for a protocol, whatever they know. Who takes it sees to the other end's key.
+// base has the settings of both ends for a protocol, with no secret in it. The caller checks the other end's key.
 func base(protocol string) *tls.Config {
 	return &tls.Config{
 		MinVersion:             tls.VersionTLS13,
@@ -90,7 +90,7 @@ func base(protocol string) *tls.Config {
 	}
 }
 
-// config is that of an end that has the secret proven which it proves.
+// config has the settings of an end that proves the secret and demands the same proof.
 func (i *Identity) config(protocol string) *tls.Config {
 	c := base(protocol)
 	c.Certificates = []tls.Certificate{i.certificate}
@@ -140,15 +140,15 @@ func (i *Identity) Name() (string, error) {
 	return hex.EncodeToString(key[:8]), nil
 }
 
-// A Greeting is a connection on which both ends have proven that they know the secret: what is said on it nobody else
-// can read or change. Of no identity it is the connection as it was.
+// A Greeting is a connection on which both ends have proven that they know the secret: nobody else can read or change
+// the bytes on it. For a nil Identity it is the connection as it was.
 type Greeting struct {
 	net.Conn
 	below  net.Conn
 	client bool
 }
 
-// Dial proves the secret to whoever listens at the other end of conn, and has it proven. Deadlines are conn's.
+// Dial proves the secret to the other end of conn, and has it proven. Deadlines are conn's.
 func (i *Identity) Dial(conn net.Conn) (*Greeting, error) {
 	if i == nil {
 		return &Greeting{Conn: conn, below: conn}, nil

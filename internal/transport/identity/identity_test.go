@@ -37,8 +37,8 @@ func of(t *testing.T, secret string) *Identity {
 	return i
 }
 
-// The greeting is TLS, what follows it are records of ours; both ends find where the one ends and the other begins, however
-// much of it is there by then. Nothing of either is on the connection as it was said.
+// The greeting is TLS, and records of ours follow. Both ends find the border between the two, however many bytes have
+// come by then. Nothing of either is in the clear on the connection.
 func TestGreetAndGoOn(t *testing.T) {
 	secret := NewSecret()
 	a, b := ends(t)
@@ -100,7 +100,7 @@ func (w *wiretap) Write(b []byte) (int, error) {
 	return w.Conn.Write(b)
 }
 
-// TestEachKeyIsLeftOut: of an identity, of a greeting, those that are derived from one, and at both ends of HTTPS.
+// TestEachKeyIsLeftOut: the keys of an identity, of a greeting, those derived from a greeting, and both ends' of HTTPS.
 func TestEachKeyIsLeftOut(t *testing.T) {
 	var id *Identity
 	coredumptest.By(t, func() { id = of(t, NewSecret()) })
@@ -116,7 +116,7 @@ func TestEachKeyIsLeftOut(t *testing.T) {
 	})
 	coredumptest.By(t, func() {
 		a, b := ends(t)
-		go func() { _ = tls.Server(b, server).Handshake() }() // the client says what is wrong
+		go func() { _ = tls.Server(b, server).Handshake() }() // an error shows at the client
 		require.NoError(t, tls.Client(a, p.Client()).Handshake())
 	})
 	coredumptest.By(t, func() {
@@ -198,7 +198,7 @@ func TestLimitOfAGreeting(t *testing.T) {
 	require.ErrorIs(t, <-done, errChatter)
 }
 
-// A listener that is no end of ours, or knows another secret, is not believed; which of the two it is is told apart.
+// A listener that is no end of ours, or knows another secret, is not believed; the error tells the two cases apart.
 func TestImpostorIsRefused(t *testing.T) {
 	for name, c := range map[string]struct {
 		protocols []string

@@ -46,7 +46,7 @@ func NewPages(secret string, turns int) (*Pages, error) {
 	return p, nil
 }
 
-// PEM returns the certificate and its key. Who has them may read metrics, and may be taken for who serves them.
+// PEM returns the certificate and its key. Their holder may read metrics, and can pose as the server of metrics.
 func (p *Pages) PEM() ([]byte, error) {
 	key, err := x509.MarshalPKCS8PrivateKey(p.id.certificate.PrivateKey)
 	if err != nil {
@@ -61,8 +61,8 @@ func (p *Pages) Proven(s *tls.ConnectionState) bool {
 	return p == nil || s != nil && len(s.PeerCertificates) > 0 && p.id.is(s.PeerCertificates[0].PublicKey)
 }
 
-// Client returns a client's settings for TLS: it shows the certificate, and believes a server that has it, whatever its
-// name is.
+// Client returns a client's settings for TLS: it shows the certificate, and believes a server of any name that has the
+// same certificate.
 func (p *Pages) Client() *tls.Config {
 	return &tls.Config{
 		MinVersion:         tls.VersionTLS13,
@@ -78,10 +78,10 @@ func (p *Pages) Client() *tls.Config {
 	}
 }
 
-// Accept is the server's part of TLS: it shows the certificate to a client, and reports whether that has proven to have it,
-// too. Other clients are not refused, and one that does not speak TLS gets its connection as it was: so the server can tell
-// them by HTTPS or HTTP what is wanted. It waits for the client at most within, in all; for its turn to compute as long as
-// it takes.
+// Accept is the server's part of TLS: it shows the certificate to a client, and reports whether the client has proven
+// to have it, too. Other clients are not refused, and one that does not speak TLS gets its connection as it was, so
+// that the server can explain by HTTPS or HTTP what it wants. It waits at most within for the client, in all, and
+// without a limit for its turn to compute.
 func (p *Pages) Accept(conn net.Conn, within time.Duration) (on net.Conn, proven bool, err error) {
 	p.turns <- struct{}{}
 	defer func() { <-p.turns }()
@@ -99,7 +99,7 @@ func (p *Pages) Accept(conn net.Conn, within time.Duration) (on net.Conn, proven
 		MinVersion:             tls.VersionTLS13,
 		NextProtos:             []string{"http/1.1"},
 		Certificates:           []tls.Certificate{p.id.certificate},
-		ClientAuth:             tls.RequestClientCert, // and whose it is, Proven says
+		ClientAuth:             tls.RequestClientCert, // Proven says whose certificate it is
 		SessionTicketsDisabled: true,
 	})
 	if err := c.Handshake(); err != nil {
@@ -111,7 +111,7 @@ func (p *Pages) Accept(conn net.Conn, within time.Duration) (on net.Conn, proven
 	return c, p.Proven(&state), nil
 }
 
-// opened is a connection of which the first byte has been read, and is read again.
+// opened is a connection with its first byte read already; Read gives that byte out again.
 type opened struct {
 	net.Conn
 	first [1]byte

@@ -60,8 +60,8 @@ func accept(p *Pages, conn net.Conn, within time.Duration) chan accepted {
 	return done
 }
 
-// TestPages: who has the certificate has proven the secret, whatever names he looks at, and nobody else has; what is said
-// is heard in either case.
+// TestPages: a client with the certificate has proven the secret, whether it checks names or not, and no other has. The
+// server hears its bytes in either case.
 func TestPages(t *testing.T) {
 	secret := NewSecret()
 	p, other := pagesOf(t, secret), pagesOf(t, NewSecret())
@@ -144,7 +144,7 @@ func TestPagesAreNoRank(t *testing.T) {
 	require.ErrorIs(t, <-refused, ErrOther)
 }
 
-// TestPagesOfEveryHost: one file is for all of them, so each makes the same, whenever and by whatever build.
+// TestPagesOfEveryHost: one file serves all hosts, so each makes the same, at any time and by any build.
 func TestPagesOfEveryHost(t *testing.T) {
 	text := pemOf(t, pagesOf(t, "correct-horse-battery-staple"))
 	digest := sha256.Sum256(text)

@@ -8,19 +8,18 @@ import (
 	"net"
 )
 
-// headerSize is the length of what precedes a record of TLS; its last two bytes are the length of the rest (RFC 8446,
+// headerSize is the length of a record's header in TLS; its last two bytes are the length of the rest (RFC 8446,
 // section 5.1).
 const headerSize = 5
 
-// majorVersion is the second byte of every record of TLS, and handshake the first one of those that a connection begins
-// with.
+// majorVersion is the second byte of every record of TLS, and handshake the first byte of a connection's first records.
 const (
 	majorVersion = 3
 	handshake    = 22
 )
 
-// maxEarly is how many bytes of records an end takes of who has proven nothing yet, of which ours are some 2 KiB.
-// everything is of who has.
+// maxEarly is how many bytes of records an end takes from a peer that has proven nothing yet; ours send some 2 KiB.
+// everything is the limit after the proof.
 const (
 	maxEarly   = 8 << 10
 	everything = math.MaxInt64
@@ -29,8 +28,8 @@ const (
 // errChatter says that somebody has said more than a proof takes.
 var errChatter = fmt.Errorf("more than %d bytes, and no proof of MCAST_SECRET yet", maxEarly)
 
-// records gives out the records of TLS on a connection, each from its own reads: whoever has read one has taken
-// nothing of what follows it, which may be no TLS any more.
+// records gives out the records of TLS on a connection, each from its own reads: the reader of a record has taken
+// nothing of the bytes behind, which may be no TLS any more.
 type records struct {
 	net.Conn
 	header  [headerSize]byte
@@ -46,7 +45,7 @@ func (r *records) Read(p []byte) (int, error) {
 			return 0, err
 		}
 		r.pending, r.left = r.header[:], int(binary.BigEndian.Uint16(r.header[headerSize-2:]))
-		// What is no TLS is refused by its header, of which TLS then tells.
+		// A header that is no TLS passes: TLS refuses it and says why.
 		if r.early -= int64(headerSize + r.left); r.early < 0 && r.header[1] == majorVersion {
 			return 0, errChatter
 		}

@@ -9,16 +9,16 @@ import (
 	"time"
 )
 
-// A Ring is the identities of several secrets, for who serves those of each and learns from whoever connects which one
-// it is: a switch with tenants. It is the client of TLS, although the other end has connected. So the other end's proof
-// comes first, in a certificate that nobody on the path can read: no hint at the secret is sent before, and of what the
-// ring knows a stranger is shown nothing. Any goroutine may use it.
+// A Ring is the identities of several secrets, for a switch with tenants: it serves all of them and learns from a
+// connection which secret its peer has. The Ring is the client of TLS, although the other end has connected. So the
+// other end's proof comes first, in a certificate that nobody on the path can read: no hint at the secret is sent
+// before, and a stranger is shown nothing of the ring's secrets. Any goroutine may use it.
 type Ring struct {
 	identities []*Identity
 	turns      chan struct{} // holds as many as have a turn
 }
 
-// sessions is the protocol of Recognize and Present in TLS (ALPN): what is meant for a Ring passes nowhere else.
+// sessions is the protocol of Recognize and Present in TLS (ALPN): a proof for a Ring passes nowhere else.
 const sessions = "torch-mcast switch"
 
 // NewRing returns the ring of some secrets, all different. At a time, so many of the connections that it is asked about
@@ -43,9 +43,9 @@ func (r *Ring) find(key any) int {
 	return slices.IndexFunc(r.identities, func(i *Identity) bool { return i.is(key) })
 }
 
-// Recognize has whoever calls Present at the other end of conn prove one of the ring's secrets, then proves the same
-// one to him. It returns the number of that secret. It waits for the other end at most within, in all; for its turn to
-// compute as long as it takes.
+// Recognize has the other end of conn, which calls Present, prove one of the ring's secrets, and then proves the same
+// one in return. It returns the number of that secret. It waits at most within for the other end, in all, and without a
+// limit for its turn to compute.
 func (r *Ring) Recognize(conn net.Conn, within time.Duration) (g *Greeting, secret int, err error) {
 	secret = -1
 	config := base(sessions)
@@ -83,11 +83,11 @@ func (i *Identity) Present(conn net.Conn) (*Greeting, error) {
 // coresATurn is how many cores there are for each turn to compute.
 const coresATurn = 8
 
-// Turns returns how many connections may keep a core busy with cryptography at a time, whoever asks for more: one core in
-// eight, and one at least. Each has some 2000 proofs a second checked.
+// Turns returns how many connections may keep a core busy with cryptography at a time, however many ask: one core in
+// eight, and one at least. A core checks some 2000 proofs a second.
 func Turns() int { return max(1, runtime.NumCPU()/coresATurn) }
 
-// taking is a connection whose owner has a turn, which it gives back while it waits for the other end.
+// taking is a connection with a turn, which it gives back while it waits for the other end.
 type taking struct {
 	net.Conn
 	turns chan struct{} // nil: it needs none any more

@@ -44,7 +44,7 @@ func recognize(r *Ring, conn net.Conn, within time.Duration) chan recognized {
 }
 
 // A ring tells who knows which secret, both ends go on with the same secrets for each direction, and nobody on the path
-// reads any of it: what is in clear is the same for all tenants.
+// reads any: the bytes in clear are the same for all tenants.
 func TestRing(t *testing.T) {
 	r := ring(t, tenants...)
 	for want, secret := range tenants {

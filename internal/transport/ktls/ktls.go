@@ -1,6 +1,6 @@
-// Package ktls has the kernel seal what goes over a TCP connection, as records of TLS 1.3 by AES-256-GCM (Linux's
-// Documentation/networking/tls.rst): for those who write and read a descriptor themselves and cannot go by package
-// record. It is a module, tls, which many hosts do not load.
+// Package ktls has the kernel seal the stream of a TCP connection, as records of TLS 1.3 by AES-256-GCM (Linux's
+// Documentation/networking/tls.rst). It is for callers that write and read a descriptor themselves and cannot go by
+// package record. It needs a kernel module, tls, which many hosts do not load.
 package ktls
 
 import (
@@ -33,7 +33,7 @@ const (
 	cipherAES256 = 52 // TLS_CIPHER_AES_GCM_256
 )
 
-// direction is tls12_crypto_info_aes_gcm_256 of linux/tls.h, which is that of TLS 1.3, too. The first record is number 0.
+// direction is tls12_crypto_info_aes_gcm_256 of linux/tls.h, which serves TLS 1.3, too. The first record is number 0.
 type direction struct {
 	version, cipher uint16
 	iv              [8]byte // behind salt
@@ -42,10 +42,9 @@ type direction struct {
 	number          [8]byte
 }
 
-// Seal has the kernel seal what is written to a connection from here on, and open what is read from it and not read
-// yet; the other end does the same with the keys exchanged. A direction without a key stays as it is, for a later call.
-// It cannot be undone. What is forged, changed, repeated or
-// left out makes reads fail by EBADMSG, EMSGSIZE or EINVAL.
+// Seal has the kernel seal all bytes written to a connection from here on, and open all bytes that are not read yet;
+// the other end does the same with the keys exchanged. A direction without a key stays as it is, for a later call. Seal
+// cannot be undone. Forged, changed, repeated or missing records make reads fail by EBADMSG, EMSGSIZE or EINVAL.
 func Seal(c net.Conn, k Keys) error {
 	s, ok := c.(syscall.Conn)
 	if !ok {

@@ -46,7 +46,7 @@ func Addresses(ifi *net.Interface, v Version) []netip.Addr {
 // link is an interface with its addresses of a version.
 type link struct {
 	net.Interface
-	addrs []netip.Addr // those that last
+	addrs []netip.Addr // lasting ones
 	all   []netip.Addr
 	nets  []netip.Prefix // addrs with the networks that they are in
 }
@@ -71,8 +71,8 @@ func linkOf(ifi *net.Interface, v Version, fleeting map[netip.Addr]bool) link {
 // linkLocal6 reports whether an address needs a zone.
 func linkLocal6(a netip.Addr) bool { return a.Is6() && a.IsLinkLocalUnicast() }
 
-// Near returns an address that another host has told as this one finds it: one that holds on a link
-// alone by the interface, whatever the other calls its own.
+// Near returns an address told by another host as this host must use it: an address that holds on a link alone gets
+// this host's interface as its zone, not the other host's.
 func Near(at netip.AddrPort, ifi string) netip.AddrPort {
 	if !linkLocal6(at.Addr()) {
 		return at
@@ -80,7 +80,8 @@ func Near(at netip.AddrPort, ifi string) netip.AddrPort {
 	return netip.AddrPortFrom(at.Addr().WithZone(ifi), at.Port())
 }
 
-// best picks what Addresses returns; those that are preferred go before others of their version; loopback's only where there are no others.
+// best picks the result of Addresses. Preferred addresses go before others of their version, and loopback's count only
+// where there are no others.
 func (l link) best(preferred ...netip.Addr) (found []netip.Addr) {
 	addrs := slices.Clone(l.addrs)
 	if slices.ContainsFunc(addrs, beyondLoopback) {

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Bound is how a socket is bound so that what it sends leaves by the interface that somebody has named.
+// Bound is how a socket is bound so that its packets leave by the interface that somebody has named.
 type Bound struct {
 	From   netip.Addr // the source address; not valid: as routes say
 	Device string     // the interface, where routes alone lead elsewhere; empty: they do not
@@ -35,7 +35,7 @@ func Bind(ifi *net.Interface, from, to netip.Addr, answers bool) Bound {
 	}
 	leads := LeadsTo(to, ifi)
 	if err != nil && !leads {
-		return Bound{From: from} // who connects hears why that fails
+		return Bound{From: from} // connecting fails with the reason
 	}
 	why := ""
 	switch other := nameOf(elsewhere); {
@@ -78,7 +78,8 @@ func Crossed(ifi *net.Interface) bool {
 	return false
 }
 
-// Strict reports whether the kernel drops what comes by an interface from where its routes lead by another one.
+// Strict reports whether the kernel drops packets that come by an interface if its route to their sender leads by
+// another one.
 func Strict(name string) bool {
 	strict := "0"
 	for _, of := range []string{"all", name} {
@@ -134,8 +135,8 @@ func (b Bound) To(d *net.Dialer) {
 	}
 }
 
-// Shares has a listener share its port with those of this user that share it, and take what comes by an interface alone, if
-// one is named.
+// Shares has a listener share its port with other listeners of this user that share it, and, if an interface is named,
+// take only connections that come by it.
 func Shares(device string) func(network, address string, c syscall.RawConn) error {
 	return func(_, _ string, c syscall.RawConn) (err error) {
 		e := c.Control(func(fd uintptr) {

@@ -39,9 +39,9 @@ func (c *Candidate) UnmarshalText(text []byte) error {
 }
 
 // Candidates returns the addresses of a version of all interfaces that are up, 8 at most, the
-// likeliest to reach other hosts first: that of the default route, those with hardware below them,
-// virtual ones, of which the bridges of containers have the same addresses on every host. Loopback
-// and what holds on a link alone are none.
+// likeliest to reach other hosts first: the address of the default route, addresses of hardware,
+// addresses of virtual interfaces (bridges of containers have the same ones on every host).
+// Loopback and addresses that hold on a link alone are left out.
 func Candidates(v Version) []Candidate {
 	h, err := thisHost(v)
 	if err != nil {

@@ -12,9 +12,8 @@ import (
 	"strings"
 )
 
-// GuessedSpeed stands, in Mbit/s, for a speed that the kernel does not know:
-// that of virtual interfaces (lo, veth, bridge, virtio). NCCL's own Socket
-// transport guesses the same (src/transport/net_socket.cc, v2.30.7).
+// GuessedSpeed stands, in Mbit/s, for a speed that the kernel does not know, as for virtual interfaces (lo, veth,
+// bridge, virtio). NCCL's own Socket transport guesses the same (src/transport/net_socket.cc, v2.30.7).
 const GuessedSpeed = 10000
 
 // Device is an interface that is up and has an address.
@@ -29,9 +28,8 @@ type Device struct {
 	GUID       uint64     // of host, interface name and MAC: the same in all processes of a host
 }
 
-// Devices returns this host's devices, the one of the default route first and
-// the others by index. If name is not empty, it returns that one alone,
-// whatever it is. Only those count that have an address of the version.
+// Devices returns this host's devices, the one of the default route first and the others by index. If name is not
+// empty, it returns that one alone, of any kind. Only interfaces that have an address of the version count.
 //
 // Without a name only interfaces are listed by which other hosts can be
 // expected to reach this one, for NCCL spreads its connections over all devices
@@ -179,8 +177,8 @@ func (h host) device(l link) Device {
 	return d
 }
 
-// guid tells apart interfaces that share a MAC, such as a VLAN and the
-// interface below it, and hosts whose containers have the same MACs.
+// guid tells apart interfaces that share a MAC, such as a VLAN and the interface below it, and hosts that have
+// containers with the same MACs.
 func (h host) guid(l link) uint64 {
 	sum := fnv.New64a()
 	_, _ = fmt.Fprintf(sum, "%s %s %s", h.name, l.Name, l.HardwareAddr)

@@ -9,10 +9,10 @@ import (
 // HostID names the machine and its network namespace: processes with the same one
 // can share memory and talk over loopback.
 //
-// Virtual machines that were resumed from one snapshot have the same boot id and the same number of
-// the namespace; they differ in the address on the default route, or they could not talk to each
-// other. What differs between containers, /run and /etc/machine-id among it, is no part of this:
-// those that share a namespace are on one host.
+// Virtual machines that were resumed from one snapshot have the same boot id and the same number of the
+// namespace; they differ in the address on the default route, or they could not talk to each other.
+// Differences between containers, such as /run and /etc/machine-id, do not count: containers that share a
+// namespace are on one host.
 func HostID() string {
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {

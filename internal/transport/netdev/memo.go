@@ -11,10 +11,10 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys"
 )
 
-// Memo keeps what was read of this host's network until the kernel reports a change of links,
-// addresses or routes, and for a few seconds at most. A process may have a hundred groups: each asks
-// when it is joined, and once a second afterwards, and to ask the kernel takes a millisecond.
-// The zero value is ready.
+// Memo keeps values that were read from this host's network until the kernel reports a change of
+// links, addresses or routes, and for a few seconds at most. A process may have a hundred groups:
+// each asks when it is joined, and once a second afterwards, and to ask the kernel takes a
+// millisecond. The zero value is ready.
 type Memo[K comparable, V any] struct {
 	mu     sync.Mutex
 	kept   map[K]kept[V]
@@ -31,8 +31,8 @@ type kept[V any] struct {
 // some links.
 const memory = 5 * time.Second
 
-// Get returns what is kept under a key, or reads it; read says whether to keep that, which what fails
-// for want of a descriptor is not. Callers do not change it.
+// Get returns the value kept under a key, or reads it. read says whether to keep the value: a value
+// that is incomplete for want of a descriptor is not kept. Callers do not change the value.
 func (m *Memo[K, V]) Get(key K, read func() (value V, keep bool)) V {
 	source := m.source
 	if source == nil {
@@ -62,7 +62,7 @@ func (m *Memo[K, V]) Get(key K, read func() (value V, keep bool)) V {
 	return value
 }
 
-// changes numbers the states of a network namespace, by what rtnetlink(7) reports of it.
+// changes numbers the states of a network namespace, from the reports of rtnetlink(7).
 type changes struct {
 	once      sync.Once
 	namespace string // in which it listens
@@ -72,7 +72,8 @@ type changes struct {
 	count uint64
 }
 
-// network is that of this process: of the thread that asks first, as all that do not leave it.
+// network watches the namespace of this process: of the thread that asks first, and of all threads
+// that have not left that namespace.
 var network changes
 
 // state returns the number of the present state; known says that it is of the namespace of the

@@ -43,8 +43,8 @@ func otherHop(to, from netip.Addr, ifi *net.Interface) int {
 	return 0
 }
 
-// Elsewhere says that what goes from an address of this host to another host leaves by another interface than the one that
-// has the address; empty: it does not, or nobody knows.
+// Elsewhere says that packets from an address of this host to another host leave by another interface than the one that
+// has the address; empty: they do not, or nobody knows.
 func Elsewhere(from, to netip.Addr) string {
 	if from.IsLoopback() || to.IsLoopback() {
 		return ""
@@ -121,7 +121,8 @@ func defaultRoutes(v Version) (found []Route) {
 // somewhere are addresses of nobody (RFC 5737, RFC 3849), to be asked for where a gateway cannot be.
 var somewhere = map[Version]netip.Addr{IPv4: netip.MustParseAddr("192.0.2.1"), IPv6: netip.MustParseAddr("2001:db8::1")}
 
-// defaultRoute returns that of one version: of the main table, or else what other tables say of an address of nobody.
+// defaultRoute returns the default route of one version: from the main table, or else from other tables, which it asks
+// for an address of nobody.
 func defaultRoute(v Version) (Route, bool) {
 	family := unix.AF_INET
 	if v == IPv6 {

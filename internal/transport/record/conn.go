@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Conn is a connection whose stream goes in records. One goroutine at a time may read and one write; after a Write that
-// failed no other is possible.
+// Conn is a connection that carries its stream in records. One goroutine at a time may read and one write; after a
+// Write that failed no other is possible.
 type Conn struct {
 	net.Conn
 	guard *guard
@@ -47,7 +47,7 @@ func (c *Conn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// CloseWrite is that of net.TCPConn.
+// CloseWrite is as for net.TCPConn.
 func (c *Conn) CloseWrite() error {
 	if t, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return t.CloseWrite()
@@ -55,10 +55,10 @@ func (c *Conn) CloseWrite() error {
 	return errors.ErrUnsupported
 }
 
-// NetConn returns the connection that the records are on, as that of tls.Conn does.
+// NetConn returns the connection that the records are on, as for tls.Conn.
 func (c *Conn) NetConn() net.Conn { return c.Conn }
 
-// SyscallConn implements syscall.Conn. What is written there goes in no record.
+// SyscallConn implements syscall.Conn. Bytes written there go in no record.
 func (c *Conn) SyscallConn() (syscall.RawConn, error) {
 	if s, ok := c.Conn.(syscall.Conn); ok {
 		return s.SyscallConn()

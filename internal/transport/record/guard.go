@@ -9,7 +9,7 @@ import (
 // errForged says that a record is none that the other end has sealed, or not the next.
 var errForged = errors.New("what came is not what the other end has sent: somebody on the path has changed it")
 
-// guard is both directions of a connection, with what is between the stream and its records.
+// guard is both directions of a connection, with the buffers between the stream and its records.
 type guard struct {
 	out     half
 	sealed  []byte // sealed[sent:] is not sent yet
@@ -76,8 +76,8 @@ func (g *guard) write(b []byte, send func([]byte) (int, error)) (n int, err erro
 	return n, err
 }
 
-// read opens what has arrived into b, as much as there is room for, and asks the connection by receive for more until
-// that has no more at the moment. What ends the stream is told when all before it is read.
+// read opens arrived records into b, as far as there is room, and asks the connection by receive for more until that
+// has no more at the moment. An error that ends the stream is returned when all before it is read.
 func (g *guard) read(b []byte, receive func([]byte) (int, error)) (n int, err error) {
 	for drained := false; n < len(b) && (g.failed == nil || len(g.plain) > 0); {
 		if len(g.plain) > 0 {
@@ -115,7 +115,7 @@ func (g *guard) read(b []byte, receive func([]byte) (int, error)) (n int, err er
 // errEnd says that the other end has closed the connection.
 var errEnd = errors.New("end of the connection")
 
-// room returns where what comes next belongs, behind what has arrived and is not opened yet.
+// room returns the memory for the next arrivals, behind arrived records that are not opened yet.
 func (g *guard) room() []byte {
 	g.filled = copy(g.arrived, g.arrived[g.taken:g.filled])
 	g.taken = 0

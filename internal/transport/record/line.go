@@ -15,11 +15,11 @@ import (
 type Line struct {
 	FD    int // -1: none
 	guard *guard
-	// What guard sends and receives by, made once.
+	// The functions by which guard sends and receives, made once.
 	send, receive func([]byte) (int, error)
 }
 
-// Take takes a connection over as sys.Take does; with a Conn goes what it has of records.
+// Take takes a connection over as sys.Take does; from a Conn it also takes the buffered records.
 func Take(conns map[int]net.Conn, rank int) (Line, error) {
 	c, protected := conns[rank].(*Conn)
 	if !protected {
@@ -53,7 +53,7 @@ func (l *Line) Send(b []byte) (int, error) {
 	return l.guard.write(b, l.send)
 }
 
-// Flush sends what is pending, as far as there is room.
+// Flush sends pending records, as far as there is room.
 func (l *Line) Flush() error {
 	if !l.Pending() {
 		return nil

@@ -1,11 +1,11 @@
-// Package record protects what follows a greeting on a TCP connection, so that whoever sits on the path can neither read
-// nor change, repeat or leave out any of it, but can end it: nothing says that a stream ends as it should. The stream
-// goes in records: a length of 2 bytes, then at most 16 KiB sealed by AES-256-GCM, in TLS's manner (RFC 8446, section 5):
-// a nonce is the record's number, over a secret of this direction alone, which is replaced before it has sealed too much.
-// The secrets are those of the greeting's TLS session.
+// Package record protects the bytes after a greeting on a TCP connection. An attacker on the path can neither read nor
+// change, repeat or leave out any, but can end the connection: nothing says that a stream ends as it should. The stream
+// goes in records: a length of 2 bytes, then at most 16 KiB sealed by AES-256-GCM, in TLS's manner (RFC 8446, section
+// 5): a nonce is the record's number, over a secret of this direction alone, which is replaced before it has sealed too
+// much. The secrets come from the greeting's TLS session.
 //
-// A Conn is for those who wait, a Line for those who poll. TLS of the standard library is for those who wait only, that
-// of the kernel is a module that many hosts do not load.
+// A Conn is for callers that wait, a Line for callers that poll. The standard library's TLS is for callers that wait
+// only; the kernel's TLS is a module that many hosts do not load.
 package record
 
 import (
@@ -101,7 +101,7 @@ func (h *half) seal(dst, plain []byte) ([]byte, error) {
 	return h.aead.Seal(dst, nonce, plain, dst[start:start+headSize]), nil
 }
 
-// open puts what is in a whole record behind dst.
+// open appends the content of a whole record to dst.
 func (h *half) open(dst, b []byte) ([]byte, error) {
 	nonce, err := h.next()
 	if err != nil {
@@ -114,7 +114,7 @@ func (h *half) open(dst, b []byte) ([]byte, error) {
 	return plain, nil
 }
 
-// length returns that of the first of some records, and whether all of it is there.
+// length returns the length of the first of some records, and whether all its bytes are there.
 func length(b []byte) (n int, whole bool, err error) {
 	if len(b) < headSize {
 		return 0, false, nil

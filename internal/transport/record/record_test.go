@@ -56,7 +56,8 @@ func (w *wire) receive(b []byte) (int, error) {
 	return n, nil
 }
 
-// Whatever is written in whatever pieces, with whatever room between, is read in whatever pieces; then the stream ends.
+// A stream written in any pieces, with any room between, is read as it was written, in any pieces; then the stream
+// ends.
 func TestStream(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a, b := guards(t)
@@ -177,7 +178,7 @@ func TestVector(t *testing.T) {
 	require.Equal(t, vector, hex.EncodeToString(w.bytes))
 }
 
-// A Conn waits, a Line does not, and one goes on where the other was: nothing of what is buffered between is lost.
+// A Conn waits, a Line does not. Where a Line goes on in place of a Conn, no bytes buffered between them are lost.
 func TestConnBecomesLine(t *testing.T) {
 	a, b := systest.Pair(t)
 	ca, err := New(a, Secrets{secret(1), secret(101)})

@@ -1,6 +1,6 @@
-// Package seal makes and opens datagrams of those who know a key, so that what others forge is told from it: AES-256-GCM
-// (NIST SP 800-38D) with a counter that travels and never comes again, and the upper half of the datagram's own number,
-// which does not travel (docs/decisions/0067-gcm.md).
+// Package seal makes and opens datagrams of senders that know a key, so that receivers can tell forged ones:
+// AES-256-GCM (NIST SP 800-38D) with a counter that travels and never comes again, and the upper half of the datagram's
+// own number, which does not travel (docs/decisions/0067-gcm.md).
 //
 // Behind a datagram's header is a trailer of Kind.Size bytes, then the payload:
 //
@@ -63,9 +63,9 @@ func (k Kind) Size() int {
 // Sealer seals the datagrams of one sender under a key, and opens those of all senders under it. It allocates nothing and
 // belongs to one goroutine at a time.
 //
-// Under a key no two Sealers may seal with the same sender's number: they would use counters twice, and who sees two
-// datagrams with the same nonce can forge others, and read what is encrypted. So a Sealer must be kept for as long as its
-// key is used, whatever is opened and closed meanwhile.
+// Under a key no two Sealers may seal with the same sender's number: they would use counters twice. An attacker who
+// sees two datagrams with the same nonce can forge others, and read encrypted ones. So a Sealer must be kept for as
+// long as its key is used, even if fabrics are closed and opened meanwhile.
 type Sealer struct {
 	numbers
 	kind   Kind
@@ -80,8 +80,8 @@ type Sealer struct {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// New returns a Sealer for a key of KeySize bytes; a Checksum has none. The sender's number tells apart those who seal under
-// the same key. A key of another length is a mistake of the caller: it panics.
+// New returns a Sealer for a key of KeySize bytes; a Checksum has none. The sender's number tells apart the senders
+// that seal under the same key. A key of another length is a mistake of the caller: it panics.
 func New(kind Kind, key []byte, sender uint32) *Sealer {
 	s := &Sealer{kind: kind, sender: sender}
 	if kind == Checksum {
@@ -115,12 +115,13 @@ func (s *Sealer) Size() int { return s.Kind().Size() }
 // Encrypts reports whether payloads are hidden, and so travel from other memory than they lie in.
 func (s *Sealer) Encrypts() bool { return s.Kind() == Encryption }
 
-// Keyed reports whether who does not know a key is kept out.
+// Keyed reports whether datagrams of senders without the key are refused.
 func (s *Sealer) Keyed() bool { return s.Kind() == Tags || s.Kind() == Encryption }
 
-// Seal writes the trailer of the datagram with this number, of which the lower 32 bits are given: to the last Size bytes of
-// head, which holds the header and room for it. With Encryption the payload is written in encrypted form to sealed, which has
-// its length and Spare bytes of capacity behind; it may be the payload itself. Otherwise sealed means nothing.
+// Seal writes the trailer of the datagram with this number, given by its lower 32 bits, to the last Size bytes of head,
+// which holds the header and room for the trailer. With Encryption the payload is written in encrypted form to sealed,
+// which has its length and Spare bytes of capacity behind; it may be the payload itself. Otherwise sealed means
+// nothing.
 func (s *Sealer) Seal(lower uint32, head, payload, sealed []byte) {
 	header, trailer := head[:len(head)-s.Size()], head[len(head)-s.Size():]
 	if s.kind == Checksum {
@@ -139,9 +140,9 @@ func (s *Sealer) Seal(lower uint32, head, payload, sealed []byte) {
 	s.Advance(lower)
 }
 
-// Open reports whether a datagram is one that this sender has sealed, with the number whose lower 32 bits are given. With
-// Encryption it decrypts the payload where it lies, which takes Spare bytes of capacity behind it, and leaves those as
-// they were. The payload of one that is not is not to be looked at any more: zeros.
+// Open reports whether this sender has sealed a datagram with the number that has these lower 32 bits. With Encryption
+// it decrypts the payload where it lies, which takes Spare bytes of capacity behind it, and leaves those as they were.
+// The payload of a datagram that was not sealed so must not be looked at any more: zeros.
 func (s *Sealer) Open(sender, lower uint32, head, payload []byte) bool {
 	if len(head) < s.Size() {
 		return false
@@ -173,8 +174,9 @@ func (s *Sealer) cover(sender uint32, counter uint64, lower uint32, header []byt
 	return binary.BigEndian.AppendUint64(s.covered[:n], s.whole(lower))
 }
 
-// tag returns the tag of what travels in clear. GCM wants its additional data in one piece, and the payload is the larger one, so
-// what else is covered goes where GCM expects what it is to encrypt, and the outcome of that is dropped.
+// tag returns the tag of a datagram that travels in clear. GCM wants its additional data in one piece, and the payload
+// is the larger part, so it is the additional data. The other covered bytes go where GCM expects the text to encrypt,
+// and the encrypted text is dropped.
 func (s *Sealer) tag(covered, payload []byte) []byte {
 	return s.aead.Seal(s.scratch[:0], s.nonce[:], covered, payload)[len(covered):]
 }
@@ -191,8 +193,8 @@ func (s *Sealer) decrypt(covered, tag, payload []byte) bool {
 	return err == nil
 }
 
-// checksum is that of header and payload. A number that did not travel would be no help: without a key anybody can say
-// which are in use.
+// checksum covers header and payload, and not the upper half of the number, which does not travel: without a key
+// anybody can guess the numbers in use, so it would not help.
 func checksum(header, payload []byte) uint32 {
 	return crc32.Update(crc32.Update(0, castagnoli, header), castagnoli, payload)
 }

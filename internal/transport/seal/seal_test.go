@@ -141,7 +141,7 @@ func TestSealersDoNotAllocate(t *testing.T) {
 	}
 }
 
-// Benchmark says by the processor's time what one core seals and opens, whoever else uses it.
+// Benchmark measures how fast one core seals and opens, by processor time, so that other load does not count.
 func Benchmark(b *testing.B) {
 	used := func() time.Duration {
 		var u unix.Rusage

@@ -15,7 +15,7 @@ const (
 	futexWake = 1 // FUTEX_WAKE
 )
 
-// What a sleeping rank waits for. A bell rings only for that.
+// The reasons for which a rank sleeps. A bell rings only for these.
 const (
 	forData uint32 = 1 << iota
 	forRoom
@@ -35,9 +35,9 @@ const (
 )
 
 // bell is a line of the region on which one agent sleeps and which the others
-// ring. The order is Dekker's: who publishes writes the data, then reads
-// asleep; who sleeps writes asleep, then reads the data. Go's atomics are
-// sequentially consistent, so at least one of them sees the other.
+// ring. The order is Dekker's: a writer writes the data, then reads asleep; the
+// sleeper writes asleep, then reads the data. Go's atomics are sequentially
+// consistent, so at least one of them sees the other.
 type bell struct {
 	word   *atomic.Uint32 // changes with every ring
 	asleep *atomic.Uint32 // what its owner waits for; 0: awake
@@ -47,8 +47,8 @@ func newBell(mem []byte, at int) bell {
 	return bell{word: word32(mem, at), asleep: word32(mem, at+8)}
 }
 
-// ring wakes the owner if it sleeps for the given reason, and returns the
-// number of system calls that took. Of several who ring, one makes the call.
+// ring wakes the owner if it sleeps for the given reason, and returns the number
+// of system calls that took. If several agents ring, one makes the call.
 func (b bell) ring(reason uint32) uint64 {
 	a := b.asleep.Load()
 	if a&reason == 0 || !b.asleep.CompareAndSwap(a, 0) {

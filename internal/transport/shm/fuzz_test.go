@@ -11,7 +11,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
 )
 
-// greedy is a sink that has a place for whatever comes.
+// greedy is a sink that has a place for every chunk.
 type greedy struct {
 	t     *testing.T
 	chunk int
@@ -36,8 +36,8 @@ func (g *greedy) Control(from int, m *wire.Control) {
 	require.Zero(g.t, m.Payload())
 }
 
-// FuzzRegion has ranks 1 and 2 of a region write what they like wherever they like. Rank 0 must not
-// panic, nor believe in more than there can be.
+// FuzzRegion has ranks 1 and 2 of a region write any bytes to any place. Rank 0 must not panic, nor
+// believe in more than there can be.
 func FuzzRegion(f *testing.F) {
 	const size = 3
 	lay := small(size)
@@ -97,7 +97,7 @@ func FuzzRegion(f *testing.F) {
 	})
 }
 
-// FuzzHeader maps a region whose first bytes are anything: it is one of ours, or refused.
+// FuzzHeader maps a region with random first bytes: it is one of ours, or refused.
 func FuzzHeader(f *testing.F) {
 	f.Add(0, []byte("mcast"))
 	f.Add(16, make([]byte, 32))

@@ -77,12 +77,13 @@ func newGather(w *Region) *Gather {
 	return g
 }
 
-// Traits says that the fabric is lossless and keeps what is not asked for yet.
+// Traits says that the fabric is lossless and keeps chunks that nobody has asked for
+// yet.
 func (g *Gather) Traits() fabric.Traits {
 	return fabric.Traits{Name: "shm", Chunk: g.win.lay.Chunk, Lossless: true}
 }
 
-// Unsent is always 0: what was taken is where others read it.
+// Unsent is always 0: others can read a chunk as soon as it is taken.
 func (g *Gather) Unsent() int { return 0 }
 
 // Multicast publishes chunks while the ring has free slots.
@@ -293,7 +294,7 @@ func (g *Gather) Sleep(d time.Duration) {
 	g.tally.syscalls(g.sleeper.sleep(d, reason, g))
 }
 
-// Rest implements fabric.Rester: what comes stays in the region until it is asked for.
+// Rest implements fabric.Rester: arrivals stay in the region until they are asked for.
 func (g *Gather) Rest(func()) bool { return len(g.untold) == 0 }
 
 // Rouse implements fabric.Rester.

@@ -225,7 +225,7 @@ func TestControlThatShmDoesNotCarry(t *testing.T) {
 	assert.Len(t, q.broken, 1)
 }
 
-// TestSleepEnds would hang, not fail, if a Sleep missed what it waits for.
+// TestSleepEnds would hang, not fail, if a Sleep missed an event.
 func TestSleepEnds(t *testing.T) {
 	w := regions(t, small(2))
 	shard := make([]byte, 100)

@@ -66,7 +66,8 @@ func TestProcesses(t *testing.T) {
 
 var regionFile = regexp.MustCompile(`(?m)[0-9]+ +/memfd:torch-mcast`)
 
-// TestKill kills one rank, then the rest, and looks for what they leave behind.
+// TestKill kills one rank, then the rest, and looks for things that they leave
+// behind.
 func TestKill(t *testing.T) {
 	systest.Waits(t)
 	srv, err := Serve(t.Context(), testJob, testKey, DefaultLayout(3))
@@ -104,7 +105,8 @@ func TestKill(t *testing.T) {
 	}
 }
 
-// rankProcess is a rank that runs endless and whose output can be read line by line.
+// rankProcess is a rank that runs without end, with output that can be read line by
+// line.
 type rankProcess struct {
 	cmd *exec.Cmd
 	out *bufio.Scanner

@@ -42,7 +42,7 @@ type Region struct {
 	open int        // fabrics not yet closed
 }
 
-// Rank returns whose view this is.
+// Rank returns the rank that has this view.
 func (w *Region) Rank() int { return w.rank }
 
 // Layout returns the geometry of the region.

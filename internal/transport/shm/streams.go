@@ -148,7 +148,7 @@ func (s *Streams) Sleep(d time.Duration) {
 	}
 }
 
-// Rest implements fabric.Rester: what comes stays in the region until it is asked for.
+// Rest implements fabric.Rester: arrivals stay in the region until they are asked for.
 func (s *Streams) Rest(func()) bool { return true }
 
 // Rouse implements fabric.Rester.
@@ -173,6 +173,6 @@ func (s *Streams) ready() bool {
 // Stats may be called from any goroutine.
 func (s *Streams) Stats() fabric.Stats { return s.tally.stats() }
 
-// Close lets go of the region, and with it of what Peek returned. The Gather
-// of the same region stays.
+// Close gives up the region, and with it the bytes that Peek returned. The Gather of
+// the same region stays.
 func (s *Streams) Close() error { return s.win.release(&s.closed) }

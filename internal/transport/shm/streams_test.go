@@ -13,7 +13,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
-// exchange sends total bytes to every other rank and checks those that come
+// exchange sends total bytes to every other rank and checks the bytes that come
 // from there, in pieces of random size.
 func exchange(w *Region, total int) error {
 	s, rank, size := w.Streams(), w.Rank(), w.Layout().Size
@@ -92,7 +92,8 @@ func TestStreamRefusesWhenFull(t *testing.T) {
 	require.Zero(t, a.Send(1, nil))
 }
 
-// TestPeekIsAligned consumes multiples of 8 in a stream whose sender does not care.
+// TestPeekIsAligned consumes multiples of 8 in a stream with a sender that sends
+// other lengths.
 func TestPeekIsAligned(t *testing.T) {
 	w := regions(t, small(2))
 	sent, got := 0, 0
@@ -108,7 +109,7 @@ func TestPeekIsAligned(t *testing.T) {
 	require.LessOrEqual(t, got, sent)
 }
 
-// TestStreamsSleepEnds would hang, not fail, if a Sleep missed what it waits for.
+// TestStreamsSleepEnds would hang, not fail, if a Sleep missed an event.
 func TestStreamsSleepEnds(t *testing.T) {
 	w := regions(t, small(3))
 	a, b := w[0].Streams(), w[1].Streams()

@@ -8,7 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestBeatsCoincide: whoever begins when, from the first beat on all come at the same moments.
+// TestBeatsCoincide: for any times of beginning, all beats come at the same moments from the
+// first one on.
 func TestBeatsCoincide(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const period = 3750 * time.Millisecond

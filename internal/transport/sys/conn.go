@@ -20,13 +20,12 @@ const (
 	giveUpMilli   = 24 * 60 * 60 * 1000
 )
 
-// Persist makes TCP repeat what is not acknowledged once a second at least, for a day. By itself it
-// doubles the wait each time, so after a link that was down for some seconds nothing passes for as
-// long again, and where a link comes and goes each repeat may meet it down. And it gives up after
-// net.ipv4.tcp_retries2 such waits, which then would be 14 s; so it is given another limit. As that
-// one also ends connections whose peer has no room, which a rank has a right to whose program is
-// late, it is far away: who is dead is for others to say. Linux before 6.15 has no such bound, and
-// is left as it is, as is one that a sandbox keeps from it.
+// Persist makes TCP repeat unacknowledged bytes once a second at least, for a day. By itself TCP doubles the wait
+// each time, so after a link that was down for some seconds nothing passes for as long again, and where a link
+// comes and goes each repeat may meet it down. And it gives up after net.ipv4.tcp_retries2 such waits, which then
+// would be 14 s; so it is given another limit. That limit also ends connections to a peer without room, but a rank
+// with a late program has a right to have no room. So the limit is far away: others say who is dead. Linux before
+// 6.15 has no such bound, so a connection there is left as it is, also where a sandbox forbids the bound.
 func Persist(conn syscall.Conn) {
 	if Wish(conn, unix.TCP_USER_TIMEOUT, giveUpMilli) && !Wish(conn, tcpRTOMax, mostRTOMilli) {
 		Wish(conn, unix.TCP_USER_TIMEOUT, 0)
@@ -45,8 +44,7 @@ func Wish(conn syscall.Conn, option, value int) (taken bool) {
 	return taken
 }
 
-// Taken stands for a TCP connection whose descriptor Take has moved. All that is left to do with it
-// is to Close it.
+// Taken stands for a TCP connection after Take has moved its descriptor. It can only be closed.
 type Taken struct {
 	net.Conn // closed
 	fd       int
@@ -55,10 +53,10 @@ type Taken struct {
 // Close closes the descriptor.
 func (t *Taken) Close() error { return unix.Close(t.fd) }
 
-// Take moves a TCP connection out of Go's network poller, for which the process needs one more
-// descriptor for a moment, and returns its descriptor: non-blocking, with Nagle's algorithm off and
-// soon to retransmit. The peer does not notice. In conns a Taken stands for the connection then, so
-// whoever has conns owns the descriptor, and to take it again returns the same.
+// Take moves a TCP connection out of Go's network poller, for which the process needs one more descriptor for a
+// moment, and returns its descriptor: non-blocking, with Nagle's algorithm off and soon to retransmit. The peer
+// does not notice. In conns a Taken stands for the connection then, so the owner of conns owns the descriptor, and
+// to take it again returns the same.
 func Take(conns map[int]net.Conn, rank int) (int, error) {
 	switch conn := conns[rank].(type) {
 	case *Taken:

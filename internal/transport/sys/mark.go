@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Mark has what leaves by a socket carry a class of service: the upper six bits of IPv4's TOS, or of
+// Mark has the packets of a socket carry a class of service: the upper six bits of IPv4's TOS, or of
 // IPv6's traffic class. 0 is the default, and left alone. A socket of IPv6 may be connected to an
 // address of IPv4.
 func Mark(fd, dscp int) error {

@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Iovec has the kernel's layout, as do Msghdr and Mmsghdr, with addresses as
-// plain numbers: they lie in memory from Map, where the garbage collector does not
-// look. Whoever fills one keeps what it points to alive until the call returns.
+// Iovec has the kernel's layout, as do Msghdr and Mmsghdr, with addresses as plain numbers: they lie in
+// memory from Map, where the garbage collector does not look. The caller that fills one keeps the
+// memory behind the addresses alive until the call returns.
 type Iovec struct {
 	Base uintptr
 	Len  uint64
@@ -125,8 +125,8 @@ func Receive(fd int, b []byte) (int, syscall.Errno) {
 	}
 }
 
-// Peek copies the first bytes of what is first in a socket's queue, which stays there, without waiting,
-// and returns how many.
+// Peek copies the first bytes of the first message or of the stream in a socket's queue, without
+// waiting, and returns how many. They stay in the queue.
 func Peek(fd int, b []byte) (int, syscall.Errno) {
 	for {
 		n, _, e := unix.RawSyscall6(unix.SYS_RECVFROM, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))),

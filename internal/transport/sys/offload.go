@@ -16,7 +16,7 @@ type SegmentSize struct {
 	_      [6]byte
 }
 
-// Set fills the message in: datagrams of size bytes each, of which the last may be shorter.
+// Set fills the message in: datagrams of size bytes each; the last may be shorter.
 func (s *SegmentSize) Set(size int) {
 	*s = SegmentSize{
 		length: uint64(unix.CmsgLen(2)), level: unix.IPPROTO_UDP, typ: unix.UDP_SEGMENT, size: uint16(size), // at most 65507
@@ -29,7 +29,7 @@ func (s *SegmentSize) Attach(h *Msghdr) {
 }
 
 // MergedSize returns how long each datagram of a received message of total bytes is (the last
-// may be shorter): what UDP_GRO in its control message says, or all of it if nothing was
+// may be shorter): the size that UDP_GRO gives in its control message, or total if nothing was
 // merged. It is at least 1.
 func MergedSize(h *Msghdr, control []byte, total int) int {
 	if h.Controllen >= uint64(unix.CmsgLen(4)) &&

@@ -19,12 +19,11 @@ const maxEvents = 64
 // wakeTag marks the event of the poller's own eventfd.
 const wakeTag = -1
 
-// Before it sleeps, Wait offers its core to others up to this often, for up to
-// this long. What an idle rank waits for is made by ranks that share its
-// cores, and a sleep and its wake-up cost more than a yield: with 4 ranks on 2
-// cores, a 64 MiB Allgather takes 103 ms so, and 148 ms with 4 yields. The
-// time is bounded because a core that computes gives a yielding thread its
-// turn late, and a waking one at once.
+// Before it sleeps, Wait offers its core to others up to this often, for up to this long. An
+// idle rank waits for ranks that share its cores, and a sleep and its wake-up cost more than a
+// yield: with 4 ranks on 2 cores, a 64 MiB Allgather takes 103 ms so, and 148 ms with 4 yields.
+// The time is bounded because a core that computes gives a yielding thread its turn late, and a
+// waking one at once.
 const (
 	maxYields = 200
 	maxSpin   = 300 * time.Microsecond

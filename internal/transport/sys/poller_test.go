@@ -81,7 +81,7 @@ func TestWatchRefusesBadDescriptor(t *testing.T) {
 	require.ErrorIs(t, newPoller(t).Watch(-1, 0, unix.EPOLLIN), unix.EBADF)
 }
 
-// TestWakeAfterClose must not write to whatever has the descriptor by then.
+// TestWakeAfterClose must not write to the descriptor, which may belong to something else by then.
 func TestWakeAfterClose(t *testing.T) {
 	p, err := NewPoller()
 	require.NoError(t, err)

@@ -10,8 +10,8 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
-// TestWaitInASandbox must wait, and not return at once again and again, whatever a sandbox
-// answers to a call that it does not know.
+// TestWaitInASandbox must wait, and not return at once again and again, with any error
+// that a sandbox returns from a call that it does not know.
 func TestWaitInASandbox(t *testing.T) {
 	for _, e := range []unix.Errno{unix.ENOSYS, unix.EPERM, unix.EACCES} {
 		p := newPoller(t)

@@ -9,10 +9,10 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/owntime"
 )
 
-// StallError says that a connection carries nothing any more although neither
-// end has closed it: what was sent is not acknowledged however often it is repeated.
+// StallError says that a connection carries nothing any more although neither end has closed it: sent
+// bytes are not acknowledged however often they are repeated.
 type StallError struct {
-	Segment int           // payload bytes of the largest segments, those that do not arrive
+	Segment int           // payload bytes of the largest segments, which do not arrive
 	For     time.Duration // how long nothing has been acknowledged
 	RDMA    bool          // they are packets of an RDMA device, not segments of TCP
 }
@@ -29,10 +29,10 @@ func (e *StallError) what() string {
 	return "TCP segments"
 }
 
-// Stall notices connections that stall. TCP itself gives up after net.ipv4.tcp_retries2
-// tries, a quarter of an hour, and names no cause. TCP_USER_TIMEOUT is sooner, but it also ends a
-// connection whose peer merely has no room, as a rank has that posts its operation late.
-// The zero value is ready; each connection has its own.
+// Stall notices connections that stall. TCP itself gives up after net.ipv4.tcp_retries2 tries, a
+// quarter of an hour, and names no cause. TCP_USER_TIMEOUT is sooner, but it also ends a connection
+// to a peer that merely has no room, such as a rank that posts its operation late. The zero value is
+// ready; each connection has its own.
 type Stall struct {
 	acked uint64       // bytes acknowledged when the current stall was first seen
 	found owntime.Wait // since then; it has not begun where there is none

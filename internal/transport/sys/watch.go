@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// watch waits for the pollers that rest, all of the process by one epoll instance and one thread: a
-// process may have a hundred of them, most of which have nothing to do for seconds. There is one
+// watch waits for all resting pollers of the process by one epoll instance and one thread: a
+// process may have a hundred pollers, and most have nothing to do for seconds. There is one watch
 // while any poller that has rested is open.
 type watch struct {
 	epoll, event int // event ends it
@@ -102,14 +102,14 @@ func (w *watch) close() {
 	}
 }
 
-// run calls those whose pollers have something. Each is heard of once, and has to ask again.
+// run calls for each poller that has something. A poller is called for once, and has to ask again.
 func (w *watch) run() {
 	defer w.close()
 	var events [maxEvents]unix.EpollEvent
 	for {
 		n, err := unix.EpollWait(w.epoll, events[:], -1)
 		if err != nil && !errors.Is(err, unix.EINTR) {
-			return // never: it is open, and so is what it waits for
+			return // never: all descriptors are open
 		}
 		for i := range max(n, 0) {
 			if events[i].Fd == wakeTag {
@@ -122,7 +122,7 @@ func (w *watch) run() {
 	}
 }
 
-// take returns what is to be called for a poller, which it is not again.
+// take removes the function to call for a poller and returns it.
 func (w *watch) take(number int32) func() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -38,7 +38,7 @@ func TestRestIsCalledOnce(t *testing.T) {
 	write()
 	called(t, calls)
 	write()
-	other, writeOther := restingOn(t) // whose call comes after any that the second byte might bring
+	other, writeOther := restingOn(t) // its call comes after any that the second byte might bring
 	for range 3 {
 		heard := make(chan struct{}, 1)
 		require.True(t, other.Rest(func() { heard <- struct{}{} }))

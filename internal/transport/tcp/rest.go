@@ -8,8 +8,8 @@ import (
 
 var _ fabric.Rester = (*Streams)(nil)
 
-// Rest implements fabric.Rester. What arrives stays where it is until it is asked for; that a stream ends
-// is to be noticed. While something that was sent is not acknowledged, it may stall.
+// Rest implements fabric.Rester. Arrivals stay where they are until they are asked for, but the end of a
+// stream must be noticed. While sent bytes are not acknowledged, the stream may stall.
 func (t *Streams) Rest(awake func()) bool {
 	t.mark(t.poller.Ready())
 	t.news = false

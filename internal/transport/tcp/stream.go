@@ -12,13 +12,13 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys"
 )
 
-// ringSize is the receive buffer of a stream: large enough for few system
-// calls, small enough that what is read is still in the cache when it is summed.
-// A multiple of 8, so that elements never straddle the wrap.
+// ringSize is the receive buffer of a stream: large enough for few system calls, small
+// enough that the bytes are still in the cache when they are summed. A multiple of 8, so
+// that elements never straddle the wrap.
 const ringSize = 256 << 10
 
-// stream is the connection to one rank. What arrived lies in a ring, between
-// the counts of bytes consumed and received.
+// stream is the connection to one rank. Arrived bytes lie in a ring, between the counts of
+// bytes consumed and received.
 type stream struct {
 	line     record.Line
 	ring     []byte
@@ -66,7 +66,7 @@ func (s *stream) fill() int {
 	return n
 }
 
-// flush sends what was taken and had no room, if it has by now.
+// flush sends bytes that were taken without room in the kernel, if there is room by now.
 func (s *stream) flush() {
 	if !s.writable || !s.line.Pending() {
 		return

@@ -21,7 +21,7 @@ type Options struct {
 	Conns map[int]net.Conn // to every other rank, of TCP; see Open
 	// Stall is how long bytes may go unacknowledged before Err is a *sys.StallError; 0: for ever.
 	Stall time.Duration
-	DSCP  int // of what is sent, see sys.Mark
+	DSCP  int // of sent packets, see sys.Mark
 }
 
 // Streams is one rank's end of the fabric. It implements fabric.Streams.
@@ -177,8 +177,8 @@ func (t *Streams) Sleep(d time.Duration) {
 	t.checkStalls(time.Now())
 }
 
-// checkStalls fails the streams that stall. Whoever is held up by one sleeps, so
-// Sleep is where to look.
+// checkStalls fails the streams that stall. A rank that a stall holds up sleeps, so Sleep is where
+// to look.
 func (t *Streams) checkStalls(now time.Time) {
 	if t.stall == 0 || now.Sub(t.looked) < sys.StallPause(t.stall) {
 		return

@@ -117,7 +117,7 @@ func TestRepairs(t *testing.T) {
 	})
 	require.NoError(t, s.check())
 	require.Empty(t, s.broken)
-	// A repair of what is there already has no effect.
+	// A repair of a chunk that is there already has no effect.
 	m := wire.Control{Kind: wire.Repair, Collective: wire.Allgather, Seq: 1, Bytes: uint64(chunk)}
 	require.True(t, ranks[0].Control(1, &m, make([]byte, chunk)))
 	ranks[0].Flush()
@@ -174,7 +174,7 @@ func TestBrokenNamesRankAndCause(t *testing.T) {
 			if c.cause != nil {
 				require.ErrorIs(t, s.broken[0], c.cause)
 			}
-			// The rest goes on, and what is said to the lost rank goes nowhere.
+			// The rest goes on, and messages to the lost rank go nowhere.
 			require.True(t, g.Control(0, &wire.Control{Kind: wire.Done}, nil))
 			g.Flush()
 			clear(s.broken)
@@ -219,7 +219,7 @@ func TestControlToNoNeighbourIsToldOf(t *testing.T) {
 	require.EqualError(t, s.broken[0], "udp: member 7: there is no control connection to it")
 }
 
-// A rank that is lost does not hold up the others: what is said to it is thrown away, for ever.
+// A rank that is lost does not hold up the others: messages to it are thrown away, for ever.
 func TestControlToALostRankIsThrownAway(t *testing.T) {
 	ranks, _ := group(t, 2, nil)
 	s := newSink(0, 2, 1024, 0)

@@ -18,9 +18,9 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys"
 )
 
-// Edges are the TCP connections to the ranks with which this one exchanges control messages, repairs among
-// them. A fabric whose chunks go another way (transport/verbs) has them, too: it embeds them, and adds
-// Traits, Multicast, Unsent and Close.
+// Edges are the TCP connections to the ranks with which this one exchanges control messages, repairs among them. A
+// fabric that sends its chunks another way (transport/verbs) embeds Edges, and adds Traits, Multicast, Unsent and
+// Close.
 type Edges struct {
 	name              string       // of the fabric
 	seals             *seal.Sealer // of its datagrams, by the numbers of operations; nil: they go as they are
@@ -39,7 +39,7 @@ type Edges struct {
 	reported bool    // fault, to a sink
 	stall    time.Duration
 	looked   time.Time // for stalled connections
-	stalls   int       // peers whose connection was found to stall
+	stalls   int       // peers with a connection that was found to stall
 
 	message wire.Control
 	head    wire.Data // of a chunk that came by message
@@ -62,7 +62,7 @@ func (g *Edges) Begin(name string, o *Options, serve func(tag int, s fabric.Sink
 	return err
 }
 
-// Connect takes over connections, whose tags in the poller are first and those above.
+// Connect takes over connections. Their tags in the poller are first and the following numbers.
 func (g *Edges) Connect(first int, conns map[int]net.Conn, dscp int) error {
 	g.first = first
 	for _, rank := range slices.Sorted(maps.Keys(conns)) {
@@ -89,8 +89,9 @@ func (g *Edges) Connect(first int, conns map[int]net.Conn, dscp int) error {
 // Watch has a descriptor of the fabric served.
 func (g *Edges) Watch(fd, tag int, events uint32) error { return g.poller.Watch(fd, tag, events) }
 
-// Control implements fabric.Gather. A message to a rank without a connection ends this rank's part. What the core says is of
-// operations that are under way: so a rank that neither sends nor receives chunks for long still knows which numbers are in use.
+// Control implements fabric.Gather. A message to a rank without a connection ends this rank's part. The core's messages
+// are about operations under way: so a rank that neither sends nor receives chunks for long still knows which numbers
+// are in use.
 func (g *Edges) Control(to int, m *wire.Control, payload []byte) bool {
 	if g.seals != nil {
 		g.seals.Advance(m.Seq)
@@ -251,5 +252,5 @@ func (g *Edges) End() error {
 	return errors.Join(errs...)
 }
 
-// Forget leaves the connections to whoever gave them to Connect, which failed: End does not close them.
+// Forget leaves the connections to the caller of Connect, which failed: End does not close them.
 func (g *Edges) Forget() { g.peers = nil }

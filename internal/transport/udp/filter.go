@@ -42,7 +42,7 @@ func attach(fd int, instructions []bpf.Instruction) error {
 	return nil
 }
 
-// What a filter returns: how many bytes to keep.
+// The results of a filter: how many bytes to keep.
 const pass, refuse = 1 << 18, 0
 
 // networkHeader is where a filter finds the IP header (SKF_NET_OFF in linux/filter.h); it sees
@@ -99,9 +99,9 @@ type span struct {
 	least, most netip.Addr
 }
 
-// mostSpans bounds the length of a filter: Linux takes 4096 instructions, of which the head has fewer
-// than 64. search makes for each span two to find it, two verdicts, and two for each word of an
-// address, or three for the last one that it looks at.
+// mostSpans bounds the length of a filter: Linux takes 4096 instructions, and the head has fewer than 64.
+// search makes for each span two to find it, two verdicts, and two for each word of an address, or three
+// for the last one that it looks at.
 func mostSpans(sources []netip.Addr) int {
 	if len(sources) == 0 {
 		return 1
@@ -155,8 +155,8 @@ func search(spans []span, offset int) []bpf.Instruction {
 	return slices.Concat(program, low, high)
 }
 
-// check passes a datagram whose sender's address lies in the span, and refuses any other. Of an
-// address it looks at what all of the span have in common, and at the first word in which they differ.
+// check passes a datagram if its sender's address lies in the span, and refuses any other. It looks at
+// the words that all addresses of the span have in common, and at the first word in which they differ.
 func (s span) check(offset int) (program []bpf.Instruction) {
 	least, most := s.least.AsSlice(), s.most.AsSlice()
 	for at := 0; at < len(least); at += 4 {

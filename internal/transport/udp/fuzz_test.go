@@ -15,7 +15,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
-// catcher is a sink that expects a run of chunks and compares what it is given with what was sent.
+// catcher is a sink that expects a run of chunks and compares received chunks with the sent ones.
 type catcher struct {
 	t      *testing.T
 	guess  fabric.Expected
@@ -48,7 +48,7 @@ func (c *catcher) Accept(h *wire.Data, n int) (dst []byte, verdict fabric.Verdic
 	return c.placed, fabric.Take, false
 }
 
-// Received finds the datagram among those that were sent: some before it may have been dropped.
+// Received finds the datagram among the sent ones: some before it may have been dropped.
 func (c *catcher) Received(h *wire.Data) {
 	for i, d := range c.sent {
 		var head wire.Data
@@ -113,7 +113,8 @@ func FuzzMerged(f *testing.F) {
 	})
 }
 
-// merging returns two UDP sockets of this host, of which the second is given merged what the first sends.
+// merging returns two UDP sockets of this host. The second receives, merged, datagrams that the first
+// sends.
 func merging(t testing.TB) (from, to int) {
 	t.Helper()
 	var fds [2]int

@@ -73,7 +73,7 @@ func (g *Gather) open(o *Options) error {
 	if err := g.openSockets(o); err != nil {
 		return err
 	}
-	rcvBuf := 2 * o.RcvBuf // what it reads back
+	rcvBuf := 2 * o.RcvBuf // the kernel reads back twice the size it was given
 	if len(g.receivers) > 0 {
 		if rcvBuf, err = unix.GetsockoptInt(g.receivers[0].fd, unix.SOL_SOCKET, unix.SO_RCVBUF); err != nil {
 			return fmt.Errorf("read SO_RCVBUF: %w", err)

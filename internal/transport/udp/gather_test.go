@@ -285,8 +285,8 @@ func TestOverflowLosesWholeChunksOnly(t *testing.T) {
 	}
 }
 
-// TestWindowHolds keeps exactly a window on its way to a receiver that reads
-// some of it only now and then: nothing may be lost.
+// TestWindowHolds keeps exactly a window on its way to a receiver that reads some chunks only now and then: nothing
+// may be lost.
 func TestWindowHolds(t *testing.T) {
 	for _, rcvBuf := range []int{212992, 4 << 20} {
 		for _, chunk := range []int{0, 32 << 10, 8896, 1440} {

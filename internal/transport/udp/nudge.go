@@ -8,24 +8,24 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 )
 
-// TCP learns that a segment is lost from those that arrive after it (RFC 8985). Nothing comes after
+// TCP learns that a segment is lost from segments that arrive later (RFC 8985). Nothing comes after
 // the last one, so its loss shows by timers alone: of some round trips, doubled each time, and 200
 // ms at least before Linux 6.15 (sys.Take). Credits and repairs are few, one of them is often the
 // last for a while, and a root waits for it. So where bytes rest without being acknowledged, a
 // message that means nothing goes after them.
 const (
 	nudgeAfter = 2 * time.Millisecond // the first, each later one twice as long after the one before
-	maxNudges  = 5                    // what is lost then is TCP's business
+	maxNudges  = 5                    // TCP alone repairs a later loss
 )
 
-// tail is the end of what a peer was sent.
+// tail is the state of the last bytes sent to a peer.
 type tail struct {
 	watched bool // in Edges.tails
 	nudges  int  // sent after it
 	due     time.Time
 }
 
-// watch begins to watch for what has just been sent to be acknowledged.
+// watch begins to watch until the bytes sent just now are acknowledged.
 func (g *Edges) watch(p *peer) {
 	p.tail.nudges, p.tail.due = 0, time.Now().Add(nudgeAfter)
 	if !p.tail.watched {
@@ -34,7 +34,7 @@ func (g *Edges) watch(p *peer) {
 	}
 }
 
-// nudge nudges the peers whose tails are due, and strikes off those that need no more.
+// nudge nudges the peers that are due, and drops peers that need no more nudges from the list.
 func (g *Edges) nudge(now time.Time) {
 	kept := g.tails[:0]
 	for _, p := range g.tails {

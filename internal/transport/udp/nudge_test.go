@@ -10,7 +10,7 @@ import (
 )
 
 // TestNudges has a peer that does not read, so that its kernel takes, and acknowledges, only some
-// of what it is sent.
+// of the bytes.
 func TestNudges(t *testing.T) {
 	g, other := end(t)
 	require.NoError(t, other.SetReadBuffer(4<<10))

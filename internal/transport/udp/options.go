@@ -25,36 +25,36 @@ import (
 type Options struct {
 	Rank      int
 	Size      int
-	Left      int // the ranks before and behind this one in the ring, of whose memory something may be read
+	Left      int // the ranks before and behind this one in the ring: a rank may read memory of the one before
 	Right     int
 	Job       uint64
 	Group     netip.Addr     // multicast address of subgroup 0; subgroup g has the address g above it
 	Port      uint16         // of all subgroups
 	Subgroups int            // 1 to 256; 0 means 1
 	Interface *net.Interface // from Choose
-	// Sources are the addresses of all ranks, by rank, of the group's IP version: each multicasts from
-	// its own, and what comes from another is refused. None: from any address, and nothing is refused.
+	// Sources are the addresses of all ranks, by rank, of the group's IP version: each multicasts from its own, and
+	// datagrams from others are refused. None: from any address, and nothing is refused.
 	Sources []netip.Addr
-	// Rails are further interfaces: with n of them subgroup g goes by the one of number g mod (n+1), of which
-	// Interface is number 0. There are at least n+1 subgroups.
+	// Rails are further interfaces: with n rails subgroup g goes by number g mod (n+1), counting Interface as number 0.
+	// There are at least n+1 subgroups.
 	Rails  []Rail
 	Conns  map[int]net.Conn // to every rank that Control may name, of TCP; see Open
 	TTL    int              // routers a datagram may pass, plus one; 0 keeps it on the host, negative means 1
 	Chunk  int              // payload bytes of a datagram; 0: ChunkFor(Interface)
 	RcvBuf int              // bytes asked for each multicast socket; 0: as much as the kernel allows
 	Window int              // upper bound, in bytes, of Traits.Window; 0: defaultWindow
-	// Unicast has nothing multicast: no group is joined, and what is to be multicast is lost at once.
+	// Unicast turns multicast off: no group is joined, and chunks to be multicast are lost at once.
 	Unicast bool
 	Managed bool // of RDMA devices: the group is joined by librdmacm on Ethernet, too
 	Offload batch.Offload
-	// Seals seal every datagram and open those of others, by the ranks' numbers; nil: datagrams go as they are. Whoever opens
-	// the fabric again with the same key gives the same Sealer.
+	// Seals seal every datagram and open those of others, by the ranks' numbers; nil: datagrams go as they are. A caller
+	// that opens the fabric again with the same key gives the same Sealer.
 	Seals *seal.Sealer
 	// Probes likewise seal what a Prober sends, before anything else: of all ranks, by their numbers among those.
 	Probes *seal.Sealer
-	DSCP   int // of what is sent, see sys.Mark
-	// Stall is how long what was sent on a control connection may go unacknowledged before the
-	// connection counts as lost, with a *sys.StallError; 0: for ever.
+	DSCP   int // of sent packets, see sys.Mark
+	// Stall is how long bytes sent on a control connection may go unacknowledged before the connection counts as lost,
+	// with a *sys.StallError; 0: for ever.
 	Stall time.Duration
 }
 
@@ -91,9 +91,9 @@ const (
 	MinChunk = 64
 )
 
-// ChunkFor returns the largest payload of a datagram that travels in a packet of so many bytes, an
-// interface's MTU for instance, and keeps chunks on 32-byte boundaries (a SIMD register): 1440 bytes of
-// 1500, or 1408 over IPv6. Ranks whose interfaces differ must agree on the smallest.
+// ChunkFor returns the largest payload of a datagram that travels in a packet of so many bytes, an interface's MTU for
+// instance, and keeps chunks on 32-byte boundaries (a SIMD register): 1440 bytes of 1500, or 1408 over IPv6. Ranks with
+// different interfaces must agree on the smallest.
 func ChunkFor(f *batch.Family, packet int) int {
 	return (min(packet, batch.MaxPacket) - PacketFor(f, 0)) / 32 * 32
 }
@@ -115,7 +115,7 @@ func (o *Options) PacketFor(chunk int) int { return chunk + o.Head() + o.Family(
 // Family is the IP version of the group.
 func (o *Options) Family() *batch.Family { return batch.FamilyOf(o.Group) }
 
-// complete checks the options and fills in what was left to choose.
+// complete checks the options and fills in defaults.
 func (o *Options) complete() error {
 	switch {
 	case o.Size < 1 || o.Size > maxRanks:
@@ -127,7 +127,7 @@ func (o *Options) complete() error {
 	case o.TTL > 255:
 		return fmt.Errorf("udp: TTL %d: want 0 to 255", o.TTL)
 	case o.Probes != nil && len(o.Sources) == 0:
-		return fmt.Errorf("udp: probes are sealed, and there are no addresses of ranks: want those of all %d, which tags cover", o.Size)
+		return fmt.Errorf("udp: probes are sealed, and there are no addresses of ranks: want the addresses of all %d, which tags cover", o.Size)
 	}
 	if o.TTL < 0 {
 		o.TTL = 1
@@ -167,7 +167,7 @@ func (o *Options) checkRail() error {
 		return errors.New("udp: no interface given")
 	}
 	if len(o.Sources) != 0 && len(o.Sources) != o.Size {
-		return fmt.Errorf("udp: addresses of %d ranks: want those of all %d, or none", len(o.Sources), o.Size)
+		return fmt.Errorf("udp: addresses of %d ranks: want all %d, or none", len(o.Sources), o.Size)
 	}
 	for rank, source := range o.Sources {
 		if source.Is4() != o.Group.Is4() || source.IsMulticast() {

@@ -45,7 +45,7 @@ func TestOpenRefusesBadOptions(t *testing.T) {
 		"MTU 100 of lo leaves no room for a chunk: want at least 124":         func(o *Options) { o.Interface.MTU = 100 },
 		"receive buffer -1":                                                   func(o *Options) { o.RcvBuf = -1 },
 		"offload(9): want auto, gso, batch or single":                         func(o *Options) { o.Offload = 9 },
-		"addresses of 2 ranks: want those of all 1, or none":                  func(o *Options) { o.Sources = make([]netip.Addr, 2) },
+		"addresses of 2 ranks: want all 1, or none":                           func(o *Options) { o.Sources = make([]netip.Addr, 2) },
 		"address ::1 of rank 0: want a host's IPv4 address, as the group has": func(o *Options) { o.Sources = []netip.Addr{netip.IPv6Loopback()} },
 		"address 127.0.0.1 of rank 0: want a host's IPv6 address": func(o *Options) {
 			o.Group, o.Sources = netip.MustParseAddr("ff15::1"), []netip.Addr{batch.IPv4.Loopback}
@@ -87,8 +87,8 @@ func TestOpenAgain(t *testing.T) {
 	require.Empty(t, conns[0], "it has been taken over")
 }
 
-// TestOpenWithFewDescriptors: beside the connections, the fabric's own descriptors and one more do,
-// and with one less those that were taken, and those that were not, are the caller's.
+// TestOpenWithFewDescriptors: beside the connections, the fabric's own descriptors and one more are
+// enough. With one less Open fails, and the caller still owns all connections, taken ones included.
 func TestOpenWithFewDescriptors(t *testing.T) {
 	if !systest.Alone(t) {
 		return

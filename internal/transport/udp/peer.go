@@ -64,7 +64,7 @@ func (p *peer) push(m *wire.Control, payload []byte) bool {
 // queuedBytes is how much waits to be sent.
 func (p *peer) queuedBytes() int { return len(p.out) - p.sent }
 
-// flush sends what is queued, as far as the kernel has room.
+// flush sends queued bytes, as far as the kernel has room.
 func (g *Edges) flush(p *peer) {
 	if p.line.FD < 0 || p.queuedBytes() == 0 && !p.line.Pending() {
 		return
@@ -94,7 +94,8 @@ func (g *Edges) flush(p *peer) {
 	}
 }
 
-// hear delivers what a peer has said, and reads what there is of it. It returns how many messages that were.
+// hear delivers the messages of a peer, and reads all bytes there are. It returns how many messages that
+// were.
 func (g *Edges) hear(p *peer, s fabric.Sink, budget int) (done int) {
 	if p.more {
 		done = g.parse(p, s, budget) // else there may be no room to read more

@@ -76,14 +76,14 @@ func OpenProber(o Options) (_ *Prober, err error) { // once a join
 	if err := p.bind(); err != nil {
 		return nil, fmt.Errorf("bind UDP socket: %w", err)
 	}
-	// What the kernel believes to know of a path is what is to be found out; as openSender has it. Where it is refused, a
-	// size counts that the kernel lets pass.
+	// A probe is to find out what a path takes, so the kernel must not limit it by an earlier finding: the same option as
+	// in openSender. Where the option is refused, only sizes that the kernel lets pass can be found.
 	_ = batch.Set(p.unicast, p.o.Family().Probing)
 	return p, nil
 }
 
-// openMulticast opens the sockets of all subgroups. Where the host refuses them, ranks relay: Multicast says why. An error is
-// of what this process may have in a moment.
+// openMulticast opens the sockets of all subgroups. Where the host refuses them, ranks relay: Multicast says why. An
+// error is about resources that this process may have in a moment.
 func (p *Prober) openMulticast() error {
 	if p.o.Unicast {
 		return nil
@@ -140,7 +140,7 @@ func (p *Prober) open(subgroup int) error {
 		return err
 	}
 	p.receivers = append(p.receivers, receiver)
-	// A filter is part of what Gather's sockets need: where filters are refused, that is to be known before ranks agree on multicast.
+	// Gather's sockets need a filter, too: where filters are refused, that must be known before ranks agree on multicast.
 	if err := attach(receiver, []bpf.Instruction{bpf.RetConstant{Val: pass}}); err != nil {
 		return err
 	}
@@ -157,8 +157,8 @@ func (p *Prober) open(subgroup int) error {
 	return nil
 }
 
-// bind has others reach this prober by unicast, at any address of the host and some port. What tags cover is the address by
-// which all ranks know it.
+// bind has others reach this prober by unicast, at any address of the host and some port. Tags cover the address by
+// which all ranks know this prober.
 func (p *Prober) bind() error {
 	anywhere := netip.IPv4Unspecified()
 	if !p.o.Group.Is4() {
@@ -221,7 +221,7 @@ func (p *Prober) Unicast(to netip.AddrPort, packet int) error {
 	return ignoreLoss(unix.Sendto(p.unicast, p.probe(&ProbePath{o: &p.o, to: to}, packet), 0, at))
 }
 
-// ignoreLoss forgives what a later probe may mend: a full queue, or what others said of earlier ones.
+// ignoreLoss forgives errors that a later probe may mend: a full queue, or a report about an earlier probe.
 func ignoreLoss(err error) error {
 	if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.ENOBUFS) || errors.Is(err, unix.ECONNREFUSED) {
 		return nil
@@ -262,7 +262,7 @@ func (p *Prober) Listen(most time.Duration, enough func([]Heard) bool) {
 	}
 }
 
-// merge takes of each rank what has come of every subgroup.
+// merge takes of each rank the probes that have come of every subgroup.
 func (p *Prober) merge() {
 	if len(p.bySub) == 0 {
 		return
@@ -278,7 +278,7 @@ func (p *Prober) merge() {
 	}
 }
 
-// drain takes what has arrived at a socket, so much at most that strangers cannot keep it busy.
+// drain takes arrived probes from a socket, at most so many that strangers cannot keep it busy.
 func (p *Prober) drain(fd int, path *ProbePath, sentBy func(rank int, at unix.Sockaddr) bool, heard []Heard) {
 	var b [wire.ProbeSize + seal.MaxSize]byte
 	for range 16 * max(len(p.heard), 64) {
@@ -307,7 +307,7 @@ func (p *Prober) countDropped() {
 	p.lately, p.dropped = max(most-p.dropped, 0), most
 }
 
-// Heard returns what arrived while Listen ran last, by rank.
+// Heard returns the probes that arrived during the last Listen, by rank.
 func (p *Prober) Heard() []Heard { return p.heard }
 
 // Close ends the prober.

@@ -10,9 +10,9 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/seal"
 )
 
-// ProbePath is where probes are sent: to a multicast group, or to one rank. With Options.Probes each carries a tag. Such a
-// probe counts once, if the rank that it names has sent it here with the size that it has. So whoever does not know the
-// key cannot make one, or use one that he has recorded a second time or on another path.
+// ProbePath is where probes are sent: to a multicast group, or to one rank. With Options.Probes each carries a tag.
+// Such a probe counts once, if the rank that it names has sent it here with the size that it has. So nobody without the
+// key can make one, or use a recorded one a second time or on another path.
 type ProbePath struct {
 	o     *Options
 	to    netip.AddrPort
@@ -45,8 +45,8 @@ func (p *ProbePath) Put(b []byte) {
 	copy(b[wire.ProbeSize:], head[len(covered):])
 }
 
-// Take reads a probe that has come this way in a datagram of so many bytes, of which b holds the first, and reports whether it
-// counts. from says whether it came from where a rank sends.
+// Take reads a probe that has come this way in a datagram of so many bytes, and reports whether it counts. b holds the
+// datagram's first bytes. from says whether it came from where a rank sends.
 func (p *ProbePath) Take(b []byte, bytes int, from func(rank int) bool) (h wire.Probe, counts bool) {
 	headers := p.o.Family().Headers
 	if bytes < p.o.MinPacket()-headers || h.Get(b) != nil || h.Unicast == p.to.Addr().IsMulticast() || h.Job != p.o.Job ||
@@ -56,8 +56,8 @@ func (p *ProbePath) Take(b []byte, bytes int, from func(rank int) bool) (h wire.
 	return h, p.o.Probes == nil || p.proven(b, int(h.Rank))
 }
 
-// proven reports whether a rank has sealed a probe for this path that has not counted yet. Those that have are remembered,
-// one by one: they are a few hundred of a rank at most, and in whatever order the network brings them.
+// proven reports whether a rank has sealed a probe for this path that has not counted yet. Probes that have counted are
+// remembered, one by one: they are a few hundred of a rank at most, and the network brings them in any order.
 func (p *ProbePath) proven(b []byte, rank int) bool {
 	head := append(p.covered(b), b[wire.ProbeSize:][:p.o.Probes.Size()]...)
 	if !p.o.Probes.Open(uint32(rank), 0, head, nil) {
@@ -71,7 +71,8 @@ func (p *ProbePath) proven(b []byte, rank int) bool {
 	return true
 }
 
-// covered returns what the tag of a probe covers, with room for what seals it: its header, in which the size is, and where it is sent.
+// covered returns the bytes that the tag of a probe covers, with room for the seal: the header, which has the size, and
+// the address.
 func (p *ProbePath) covered(b []byte) []byte {
 	to := p.to.Addr().As16()
 	covered := append(make([]byte, 0, seal.MaxHeader+seal.MaxSize), b[:wire.ProbeSize]...)

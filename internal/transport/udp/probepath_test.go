@@ -41,7 +41,7 @@ func probeOf(o *Options, to netip.AddrPort) []byte {
 
 func fromAnywhere(int) bool { return true }
 
-// TestProbesWithoutTheKey: nobody without the key has a probe count, by whatever he makes or has recorded.
+// TestProbesWithoutTheKey: nobody without the key has a probe count, neither a made nor a recorded one.
 func TestProbesWithoutTheKey(t *testing.T) {
 	otherKey := append([]byte{1}, probeKey[1:]...)
 	for _, f := range families {
@@ -106,8 +106,8 @@ func TestProbesWithoutTheKey(t *testing.T) {
 	}
 }
 
-// TestReorderedProbes: of all that a rank sends, to several groups and to others by turns, each counts once, in whatever
-// order they come and however often.
+// TestReorderedProbes: of the probes that a rank sends, to several groups and to others by turns, each counts once, in
+// any order and however often it comes.
 func TestReorderedProbes(t *testing.T) {
 	zero, one := probing(batch.IPv4, 0, probeKey), probing(batch.IPv4, 1, probeKey)
 	var to []netip.AddrPort
@@ -204,7 +204,7 @@ func TestProbesNeedAddresses(t *testing.T) {
 	o := probing(batch.IPv4, 0, probeKey)
 	o.Interface = lo(t)
 	_, err := OpenProber(*o)
-	require.ErrorContains(t, err, "want those of all 3")
+	require.ErrorContains(t, err, "want the addresses of all 3")
 }
 
 // TestTaken: a port of the group that another program has mutes a rank, its own port or one that it is to have next.
@@ -230,7 +230,7 @@ func TestTaken(t *testing.T) {
 	require.Equal(t, port, taken.At.Port())
 }
 
-// FuzzProbePath: whatever comes, with a key nothing counts but what a rank has sealed, and what counts is what it has sealed.
+// FuzzProbePath: with a key, a datagram counts if a rank has sealed it, and no other does.
 func FuzzProbePath(f *testing.F) {
 	o := probing(batch.IPv4, 1, probeKey)
 	to := netip.AddrPortFrom(o.Group, o.Port)

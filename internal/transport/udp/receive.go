@@ -45,10 +45,10 @@ func (g *Gather) receive(r *receiver, s fabric.Sink, budget int) (n int, more bo
 	return n, more
 }
 
-// call makes one call to the kernel that receives, and hands what it brought to the sink.
+// call makes one call to the kernel that receives, and hands the datagrams to the sink.
 func (g *Gather) call(r *receiver, s fabric.Sink, most int) (n int, more bool) {
 	var guess fabric.Expected
-	if !g.seals.Encrypts() { // what is encrypted is opened where it was received, and only then belongs to anybody
+	if !g.seals.Encrypts() { // an encrypted payload has no place before it is decrypted where it was received
 		guess = s.Expect(nil)
 	}
 	looks := r.looks > 0 && r.message >= lookFrom && len(guess.Dst) > 0
@@ -69,7 +69,7 @@ func (g *Gather) call(r *receiver, s fabric.Sink, most int) (n int, more bool) {
 	for g.in.Next(&d) {
 		n++
 		if g.noted == len(g.arrivals) {
-			g.deliver(s) // Whatever had a place has left it by now, or belongs there.
+			g.deliver(s) // All payloads so far have left wrong places already.
 		}
 		g.arrived(r, &guess, &d)
 	}
@@ -121,7 +121,7 @@ func (g *Gather) decode(h *wire.Data, b []byte) bool {
 }
 
 // deliver hands the noted datagrams to the sink. It counts them first: the sink completes operations,
-// and who waited for one may look at the counters at once.
+// and the caller that waits for one may look at the counters at once.
 func (g *Gather) deliver(s fabric.Sink) {
 	arrivals := g.arrivals[:g.noted]
 	bytes := 0

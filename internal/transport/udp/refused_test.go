@@ -17,8 +17,8 @@ type counted struct{ refused, unreachable, tooLarge uint64 }
 
 func countedBy(s fabric.Stats) counted { return counted{s.Refused, s.Unreachable, s.TooLarge} }
 
-// TestOutage takes from a rank what it needs to multicast and gives it back. Its datagrams
-// are lost meanwhile; afterwards all is as before.
+// TestOutage takes from a rank a thing that it needs to multicast and gives it back. Its datagrams are
+// lost meanwhile; afterwards all is as before.
 func TestOutage(t *testing.T) {
 	for _, f := range families {
 		t.Run(f.Name, func(t *testing.T) { outage(t, f) })
@@ -116,7 +116,7 @@ func TestEveryRefusalIsALoss(t *testing.T) {
 	}
 }
 
-// TestWrongCallIsAFault: what is wrong with the call itself does not mend.
+// TestWrongCallIsAFault: an error in the call itself does not mend.
 func TestWrongCallIsAFault(t *testing.T) {
 	ranks, _ := group(t, 2, nil)
 	done := 0

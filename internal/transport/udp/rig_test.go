@@ -227,7 +227,7 @@ func pollUntil(t testing.TB, g *Gather, s fabric.Sink, done func() bool) {
 	}
 }
 
-// run is a rank's whole shard as one run, or count chunks of it from psn.
+// run returns count chunks of a rank's shard, from psn on, as one run.
 func run(root uint16, seq uint32, shard []byte, psn, count int) *fabric.Run {
 	return &fabric.Run{
 		Head:  wire.Data{Collective: wire.Allgather, Root: root, Seq: seq, PSN: uint32(psn), Bytes: uint32(len(shard))},

@@ -43,8 +43,9 @@ func TestSealedChunksOfEverySize(t *testing.T) {
 	}
 }
 
-// TestForgedChunksDestroyNothing has a stranger send chunks of the operation under way, some of which have arrived and some not, alone
-// and between true ones: all are dropped, and no byte of what has arrived changes.
+// TestForgedChunksDestroyNothing has a stranger send chunks of the operation under way, alone and between true ones.
+// Some of these chunks have arrived already and some not: all forged ones are dropped, and no byte that has arrived
+// changes.
 func TestForgedChunksDestroyNothing(t *testing.T) {
 	const chunk, chunks, batches = 1408, 60, 6
 	for name, kind := range sealKinds {
@@ -111,8 +112,8 @@ func spied(t *testing.T, fd int) []byte {
 	return b[:n]
 }
 
-// TestWhatIsSentTwiceIsSealedAnew: also after the fabric was opened again by the same Sealer, no counter comes again. What is encrypted
-// cannot be read.
+// TestWhatIsSentTwiceIsSealedAnew: no counter comes again, even after the fabric was opened again by the same Sealer.
+// Encrypted payloads cannot be read.
 func TestWhatIsSentTwiceIsSealedAnew(t *testing.T) {
 	for name, kind := range map[string]seal.Kind{"tags": seal.Tags, "encryption": seal.Encryption} {
 		t.Run(name, func(t *testing.T) {

@@ -15,7 +15,7 @@ const pause = 100 * time.Microsecond
 type sender struct {
 	batch.Sender
 	blocked bool // the kernel refused something; watched until it has room
-	most    int  // datagrams to seal for a call, since what it does not take is sealed again
+	most    int  // datagrams to seal for a call, since those it does not take are sealed again
 }
 
 // leastSealed is how many datagrams are sealed for a call at least: as many as are worth one.
@@ -74,8 +74,8 @@ func (g *Gather) fill(r *fabric.Run, skip, most int) int {
 	return g.out.Added()
 }
 
-// transmit sends what is in the outbox and returns how many chunks of it are gone: sent, or lost on
-// this host. The others have no room now.
+// transmit sends the chunks in the outbox and returns how many are gone: sent, or lost on this
+// host. The others have no room now.
 func (g *Gather) transmit(subgroup int) (gone int) {
 	s := &g.senders[subgroup]
 	for gone < g.out.Added() && g.fault == nil {

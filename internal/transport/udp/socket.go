@@ -56,7 +56,7 @@ func receive(fd int, o *Options, subgroup int) error {
 		return err
 	}
 	var lacks *batch.UnsupportedError
-	// Without it the filter alone keeps out what comes to the group on another interface.
+	// Without it the filter alone keeps out datagrams to the group on another interface.
 	if err := batch.Set(fd, o.Family().Joined); err != nil && !errors.As(err, &lacks) {
 		return err
 	}

@@ -89,8 +89,8 @@ func filtered(t *testing.T, ns *systest.Namespace, o *Options) (passes func(root
 	}
 }
 
-// TestFilterKnowsEveryRank has the kernel tell the addresses of ranks apart, eight of which share
-// a host, in groups of all sizes.
+// TestFilterKnowsEveryRank has the kernel tell the addresses of ranks apart, eight ranks to a
+// host, in groups of all sizes.
 func TestFilterKnowsEveryRank(t *testing.T) {
 	for _, f := range families {
 		t.Run(f.Name, func(t *testing.T) { filterKnowsEveryRank(t, f, onLoopback(t, f)) })

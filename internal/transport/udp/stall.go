@@ -7,8 +7,9 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys"
 )
 
-// findStalls looks for control connections on which nothing is acknowledged any more. Whoever is
-// held up by one sleeps, so Sleep is where to look; Poll, which has the sink, tells of them.
+// findStalls looks for control connections on which nothing is acknowledged any more. A rank
+// that a stall holds up sleeps, so Sleep is where to look; Poll, which has the sink, reports the
+// stalls.
 func (g *Edges) findStalls(now time.Time) {
 	if g.stall == 0 || now.Sub(g.looked) < sys.StallPause(g.stall) {
 		return

@@ -55,7 +55,8 @@ func (s *shared) background(d time.Duration, rate func(float64) float64) float64
 
 func idle(float64) float64 { return 0 }
 
-// link is one of which the foreground has what the background leaves, averaged over what queues hold.
+// limited is a link of a rate: the foreground has the bandwidth that the background leaves, averaged
+// over the length of queues.
 func limited(rate float64) func(float64) float64 {
 	kept := rate
 	return func(background float64) float64 {
@@ -64,8 +65,8 @@ func limited(rate float64) func(float64) float64 {
 	}
 }
 
-// Beside a foreground that needs the whole link, the background has little of it, and never nothing;
-// whatever rate that is.
+// Beside a foreground that needs the whole link, at any rate, the background has little bandwidth, and
+// never none.
 func TestBackgroundIsNotNoticed(t *testing.T) {
 	for _, rate := range []float64{20e6, 200e6, 10e9} {
 		s := newShared()
@@ -77,7 +78,7 @@ func TestBackgroundIsNotNoticed(t *testing.T) {
 	}
 }
 
-// Beside one that needs half of it, the background gets more and more of the rest.
+// Beside a foreground that needs part of the link, the background gets more and more of the rest.
 func TestBackgroundTakesWhatIsLeft(t *testing.T) {
 	s := newShared()
 	on := func(background float64) float64 { return min(100e6, max(20e6, 250e6-background)) }

@@ -1,7 +1,7 @@
-// Package uplink is where those who share the sending link of a host meet: the groups and
-// communicators of a process, and other processes of the same user. They share a page, of which a
-// word says until when each fabric.Claim holds, one which of the two is ahead, and two how far the
-// foreground is.
+// Package uplink is where users of a host's sending link meet: the groups and communicators of a
+// process, and other processes of the same user. They share a page. One word of the page for each
+// fabric.Claim says until when it holds, one says which of the two collectives is ahead, and two
+// how far the foreground is.
 package uplink
 
 import (
@@ -11,8 +11,8 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
 )
 
-// Words are what is shared: until when each claim holds, in nanoseconds of a clock. Claims stand a
-// cache line apart. The zero value is ready.
+// Words is the shared memory: until when each claim holds, in nanoseconds of a clock. Claims stand
+// a cache line apart. The zero value is ready.
 type Words struct {
 	until  [fabric.Claims]word
 	ahead  word
@@ -33,7 +33,7 @@ type Link struct {
 
 var _ fabric.Link = (*Link)(nil)
 
-// New returns a link. All who share the words have the same clock.
+// New returns a link. All users of the words have the same clock.
 func New(w *Words, clock func() time.Duration) *Link { return &Link{w, clock} }
 
 // Claim implements fabric.Link.

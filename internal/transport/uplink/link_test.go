@@ -51,8 +51,8 @@ func TestAheadIsBounded(t *testing.T) {
 	require.Equal(t, -fabric.MostAhead, l.Ahead(-1<<40))
 }
 
-// Who waits looks again before half a millisecond is over, no later than the claim lapses, and sends
-// once in a while whatever is claimed.
+// A waiting sender looks again before half a millisecond is over, no later than the claim lapses,
+// and sends once in a while in spite of claims.
 func TestWait(t *testing.T) {
 	var now time.Duration
 	var w Words

@@ -82,7 +82,7 @@ func (s *Shared) Has(local netip.Addr) bool {
 	})
 }
 
-// Close gives the link back. The last one to do so removes what was shared.
+// Close gives the link back. The last user to do so removes the shared page.
 func (s *Shared) Close() error {
 	s.once.Do(func() {
 		pages.Lock()
@@ -125,8 +125,8 @@ func openPage(path string) *page {
 
 var errAgain = errors.New("it is being removed")
 
-// attach opens the file of a page, or makes it. Whoever has it open holds a shared lock, so that
-// the last one can remove it.
+// attach opens the file of a page, or makes it. Each process that has it open holds a shared lock,
+// so that the last one can remove it.
 func attach(path string) (_ *page, err error) {
 	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CREAT|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0o600)
 	if err != nil {
@@ -176,7 +176,8 @@ func sweep(prefix string) {
 	}
 }
 
-// close removes the page if nobody else has it open. Who opens it at the same time sees that.
+// close removes the page if nobody else has it open. A process that opens it at the same time sees
+// that.
 func (p *page) close() error {
 	if p.path == "" {
 		return nil

@@ -65,7 +65,8 @@ func TestOpen(t *testing.T) {
 	require.Empty(t, pages.at)
 }
 
-// Whoever still has a page open keeps it, and who comes while it is removed gets a new one.
+// A process that still has a page open keeps it, and one that comes while it is removed gets a new
+// one.
 func TestLastOneRemoves(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "page")
 	a, err := attach(path)
@@ -101,7 +102,7 @@ func TestOthersPages(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "page")
 			require.NoError(t, make(path))
 			if name == "for all" {
-				require.NoError(t, os.Chmod(path, 0o666)) // whatever the umask is
+				require.NoError(t, os.Chmod(path, 0o666)) // for any umask
 			}
 			p := openPage(path)
 			require.ErrorContains(t, p.why, path)

@@ -27,7 +27,7 @@ type Gather struct {
 	sources           []netip.Addr
 	traits            fabric.Traits
 	port              *port
-	device            *ibverbs.Device // the port's, and so is memory: any goroutine may ask them, even after Close
+	device            *ibverbs.Device // the port's, like memory: any goroutine may ask them, even after Close
 	memory            *memory
 	pulls             pulls
 	heedful           heedful
@@ -84,7 +84,7 @@ func (g *Gather) connect(o *udp.Options) error {
 	if err := g.Watch(g.port.queue.FD(), channelTag, unix.EPOLLIN|unix.EPOLLET); err != nil {
 		return err
 	}
-	if o.Size > 1 && !o.Seals.Keyed() { // nobody vouches for what is read
+	if o.Size > 1 && !o.Seals.Keyed() { // bytes that are read have no seal
 		if err := g.openReads(o); err != nil {
 			return err
 		}
@@ -139,8 +139,9 @@ func (g *Gather) Multicast(r *fabric.Run) (done int) {
 	return done
 }
 
-// fill puts the headers of n chunks of a run, from the skip-th on, to the ring, and the chunks as well, unless the device
-// finds them in registered memory: then it returns where. What fits a descriptor is copied always, and so is what is encrypted.
+// fill puts the headers of n chunks of a run, from the skip-th on, to the ring, and the chunks as well, unless the
+// device finds them in registered memory: then it returns where. Chunks that fit a descriptor, and encrypted ones, are
+// always copied.
 func (g *Gather) fill(r *fabric.Run, skip, n int) (payload ibverbs.Payload) {
 	g.head = r.Head
 	g.head.Job, g.head.Root = g.job, uint16(g.rank)
@@ -217,10 +218,10 @@ func (g *Gather) Poll(s fabric.Sink, budget int) (done int, more bool) {
 	return done + read + n, more || left
 }
 
-// serve has nothing to do for the completion channels: Poll looks at what has completed anyway.
+// serve has nothing to do for the completion channels: Poll looks at completions anyway.
 func (g *Gather) serve(int, fabric.Sink, int) (int, bool) { return 0, false }
 
-// receive hands what has arrived to the sink, and gives its slots back to the device.
+// receive hands arrivals to the sink, and gives their slots back to the device.
 func (g *Gather) receive(s fabric.Sink, budget int) (n int, more bool) {
 	for more = true; n < budget; n++ {
 		var err error
@@ -244,7 +245,7 @@ func (g *Gather) receive(s fabric.Sink, budget int) (n int, more bool) {
 }
 
 // deliver hands one datagram to the sink, and copies its payload to its place. It counts first: the sink completes
-// operations, and who waited for one may look at the counters at once.
+// operations, and the caller that waits for one may look at the counters at once.
 func (g *Gather) deliver(s fabric.Sink, datagram []byte, from netip.Addr) {
 	h := &g.head
 	if len(datagram) < g.before || len(datagram) > g.before+g.chunk || h.Get(datagram) != nil || h.Job != g.job || int(h.Root) >= g.size ||

@@ -21,8 +21,8 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/udp"
 )
 
-// TestForgedDatagrams: nothing of a device whose rank does not know the key gets anywhere; what others send arrives, from registered
-// memory or not. There are no reads, of which nobody could tell who has answered.
+// TestForgedDatagrams: nothing from the device of a rank without the key gets anywhere. Datagrams of other ranks
+// arrive, from registered memory or not. There are no reads, since nobody could tell who has answered.
 func TestForgedDatagrams(t *testing.T) {
 	if os.Getenv("MCAST_TEST_RDMA") == "" {
 		t.Skip("MCAST_TEST_RDMA is not set: no RDMA devices")

@@ -23,7 +23,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/udp"
 )
 
-// stall is that of streams whose losses do not matter.
+// stall is the limit for streams in tests that are not about losses.
 const stall = 30 * time.Second
 
 // streams opens the ranks of a group in this process, each on a device of its own.
@@ -128,7 +128,7 @@ func met(t *testing.T, ranks []*Streams) {
 	})
 }
 
-// TestStreamsSleep: a Sleep ends with what it waits for.
+// TestStreamsSleep: a Sleep ends when bytes arrive, when room becomes free, and by Wake.
 func TestStreamsSleep(t *testing.T) {
 	ranks := streams(t, 2, stall)
 	met(t, ranks)
@@ -171,7 +171,8 @@ func TestStreamsEnd(t *testing.T) {
 	until(t, func() bool { return len(ranks[1].Peek(0, 10)) == 2 }, func() { ranks[1].Sleep(systest.Limit) })
 }
 
-// TestStreamsClose: Close ends when what was sent is acknowledged, of which nothing but the completion tells here: all nudges are spent.
+// TestStreamsClose: Close ends when all sent bytes are acknowledged. Only the completion tells that here: all nudges
+// are spent.
 func TestStreamsClose(t *testing.T) {
 	for try, took := 1, drain; took >= drain; try++ {
 		require.Less(t, try, 10, "Close waits for %v", drain)
@@ -189,7 +190,7 @@ func TestStreamsClose(t *testing.T) {
 	}
 }
 
-// netem has a device lose all that comes to it, or ends that.
+// netem runs tc qdisc: it makes a device lose or delay packets, or ends that.
 func netem(t *testing.T, args ...string) {
 	t.Helper()
 	out, err := exec.Command("tc", append([]string{"qdisc"}, args...)...).CombinedOutput()
@@ -229,7 +230,8 @@ func TestStreamsNudge(t *testing.T) {
 	t.Logf("%d gaps", systest.Counted(t, "out_of_seq_request"))
 }
 
-// TestStreamsStall: a rank whose device does not answer is told of after Stall, though ours gives up before.
+// TestStreamsStall: a rank is reported after Stall if its device does not answer, though this rank's device gives up
+// before.
 func TestStreamsStall(t *testing.T) {
 	const limit = 2 * time.Second
 	ranks := streams(t, 3, limit)
@@ -283,7 +285,7 @@ func TestTryLocked(t *testing.T) {
 	require.NoError(t, err, "all was given back")
 }
 
-// reader is a sink that has room for what is read.
+// reader is a sink that has room for chunks that are read.
 type reader struct {
 	fabric.Sink
 	chunk  int

@@ -13,8 +13,9 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys"
 )
 
-// introduction is how two ranks come to know each other's queue pairs, over a TCP connection that stays to tell that they live:
-// each says its own (wire.QueuePair), connects to the other's, and says so. What would be sent before would find no queue pair.
+// introduction is how two ranks come to know each other's queue pairs, over a TCP connection that stays to tell that
+// they live: each says its own (wire.QueuePair), connects to the other's, and says so. Bytes sent before that would
+// find no queue pair.
 type introduction struct {
 	fd    int
 	at    int // of the ring to send from in its region
@@ -73,7 +74,7 @@ func (s *Streams) listen(p *peer) {
 	}
 }
 
-// proceed takes the last n bytes of what was heard.
+// proceed takes the last n heard bytes.
 func (s *Streams) proceed(p *peer, n int) error {
 	i := &p.intro
 	if i.have >= wire.QueuePairSize && i.have-n < wire.QueuePairSize {
@@ -101,7 +102,7 @@ func (s *Streams) proceed(p *peer, n int) error {
 	return nil
 }
 
-// end ends a stream whose other end is gone, after what it has sent.
+// end ends a stream after its other end has gone, and after the bytes that the other end has sent.
 func (s *Streams) end(p *peer, cause error) {
 	s.look()
 	p.fail(cause)

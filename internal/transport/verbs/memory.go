@@ -83,8 +83,8 @@ func after(known []*held, addr uintptr) int {
 	return i
 }
 
-// payload returns where the device finds some bytes by itself, or nothing: they are to be copied. It looks at the last one that
-// starts before them, so that of memory that was registered in pieces that overlap some may go by copy.
+// payload returns where the device finds some bytes by itself, or nothing: they are to be copied. It looks at the last
+// registration that starts before them, so some bytes in registrations that overlap may go by copy.
 func (m *memory) payload(b []byte, each int) ibverbs.Payload {
 	start := uintptr(unsafe.Pointer(unsafe.SliceData(b)))
 	known := *m.known.Load()
@@ -95,7 +95,7 @@ func (m *memory) payload(b []byte, each int) ibverbs.Payload {
 	return ibverbs.Payload{Region: known[i-1].registration.Token.(*ibverbs.Region), Addr: start, Bytes: len(b), Each: each}
 }
 
-// close releases all. What is sent is gone, or never will be.
+// close releases all. Datagrams are gone by now, or never will be sent.
 func (m *memory) close() (err error) {
 	m.mu.Lock()
 	m.closed = true

@@ -8,13 +8,13 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys"
 )
 
-// A device learns that a packet is lost from those that arrive after it (NAK), as TCP does. Nothing comes after the last one, so
-// its loss shows by a timer alone, which has to be long: the connection fails after seven of them, and that must not come before
-// a link is back. So where transfers are not acknowledged, an empty write goes after them, which the peer sees nothing of. A second
-// one helps where the first is lost, or what is answered to it.
+// A device learns that a packet is lost from packets that arrive later (NAK), as TCP does. Nothing comes after the last
+// one, so its loss shows by a timer alone, which has to be long: the connection fails after seven timeouts, and that
+// must not come before a link is back. So where transfers are not acknowledged, an empty write goes after them, and the
+// peer sees nothing of this write. A second one helps where the first, or the answer to it, is lost.
 const nudgeAfter = 2 * time.Millisecond // the first, each later one twice as long after the one before
 
-// tail is the end of what a peer was sent.
+// tail is the state of the last transfers to a peer.
 type tail struct {
 	watched bool
 	done    uint64       // transfers that were complete when the others were looked at first
@@ -23,8 +23,9 @@ type tail struct {
 	due     time.Time    // the next one
 }
 
-// untilNudge returns when something has to be done for what is not acknowledged, if that is sooner than in d. It ends streams on
-// which nothing has been for too long: not as soon as the device gives up, since of a host that is dead others are to say so first.
+// untilNudge returns when unacknowledged transfers need action, if that is sooner than in d. It ends streams on which
+// nothing has been acknowledged for too long. It does not end them as soon as the device gives up, so that others can
+// report a dead host first.
 func (s *Streams) untilNudge(d time.Duration, now time.Time) time.Duration {
 	for _, p := range s.peers {
 		t := &p.tail

@@ -1,11 +1,13 @@
-// Package verbs is the fabric for hosts with RDMA devices: chunks of Allgather and Broadcast travel as UD datagrams to a
-// multicast group (Khalilov et al., SC24, III-B), control messages and repairs by the TCP connections that the fabric udp has.
+// Package verbs is the fabric for hosts with RDMA devices. Chunks of Allgather and Broadcast travel as UD datagrams to
+// a multicast group (Khalilov et al., SC24, III-B), control messages by the TCP connections that the fabric udp has.
+// Repairs take these, too, or are read from the left neighbour's memory (pulls.go).
 //
-// A chunk is copied to a registered ring and sent from there, a batch with one doorbell; or, if the user has registered the
-// memory that it lies in (Gather.Register), the header from the ring and the chunk from where it lies. At a receiver the device puts it
-// behind 40 bytes (GRH) into a slot of another ring; from there it is copied to its place. Where datagrams are sealed, that is done in these
-// rings, or beside them; what is encrypted is always copied. That ring is the only queue
-// between two ranks, and what does not find a slot is lost without a word: Traits say how many slots there are.
+// A chunk is copied to a registered ring and sent from there, a batch with one doorbell; or, if the user has registered
+// the memory that it lies in (Gather.Register), the header from the ring and the chunk from where it lies. At a
+// receiver the device puts it behind 40 bytes (GRH) into a slot of another ring; from there it is copied to its place.
+// Datagrams are sealed and opened in these rings, or beside them; encrypted ones are always copied. The receiver's ring
+// is the only queue between two ranks, and a datagram that finds no slot is lost without a word: Traits say how many
+// slots there are.
 package verbs
 
 import (
@@ -25,8 +27,8 @@ const (
 	sendDepth = 256
 )
 
-// Fit opens the device on o.Interface and shortens the MTU there to what it takes: a packet is one of UDP with as large a payload.
-// Its errors wrap fabric.ErrUnavailable where the machine is in the way.
+// Fit opens the device on o.Interface and shortens the MTU there to the device's: a packet is a UDP packet with as
+// large a payload. Its errors wrap fabric.ErrUnavailable where the machine is in the way.
 func Fit(o *udp.Options) error {
 	d, err := open(o)
 	if err != nil {
@@ -65,7 +67,7 @@ func open(o *udp.Options) (*ibverbs.Device, error) {
 	case o.Interface == nil:
 		return nil, errors.New("verbs: no interface given")
 	case len(o.Sources) != o.Size || o.Rank < 0 || o.Rank >= o.Size:
-		return nil, fmt.Errorf("verbs: addresses of %d ranks: want those of all %d", len(o.Sources), o.Size)
+		return nil, fmt.Errorf("verbs: addresses of %d ranks: want all %d", len(o.Sources), o.Size)
 	case !o.Group.Is4() || !o.Group.IsMulticast():
 		return nil, ibverbs.Unavailable("group %v: want one of IPv4, 224.0.0.0 to 239.255.255.255 (MCAST_GROUP, MCAST_FAMILY=4)", o.Group)
 	case len(o.Rails) > 0:
@@ -77,7 +79,7 @@ func open(o *udp.Options) (*ibverbs.Device, error) {
 // bytesFor returns the bytes of a full datagram.
 func bytesFor(o *udp.Options) int { return o.Head() + o.Chunk }
 
-// spare returns what slots hold beyond a datagram, for those who encrypt and decrypt in them.
+// spare returns how many bytes slots hold beyond a datagram, for encryption and decryption there.
 func spare(o *udp.Options) int {
 	if o.Seals.Encrypts() {
 		return seal.Spare

@@ -21,7 +21,7 @@ func TestRefused(t *testing.T) {
 		"IPv6":       {func(o *udp.Options) { o.Group = netip.MustParseAddr("ff15::7") }, "group ff15::7: want one of IPv4", true},
 		"unicast":    {func(o *udp.Options) { o.Group = netip.MustParseAddr("10.0.0.1") }, "group 10.0.0.1: want one of IPv4", true},
 		"rails":      {func(o *udp.Options) { o.Rails = []udp.Rail{{}} }, "several interfaces", true},
-		"no address": {func(o *udp.Options) { o.Sources = nil }, "addresses of 0 ranks: want those of all 2", false},
+		"no address": {func(o *udp.Options) { o.Sources = nil }, "addresses of 0 ranks: want all 2", false},
 		"interface":  {func(o *udp.Options) { o.Interface = nil }, "no interface given", false},
 		"chunk":      {func(o *udp.Options) { o.Chunk = 8 }, "chunk of 8 bytes: want 64 at least", false},
 	} {

@@ -100,8 +100,8 @@ func (p *port) look() (bool, error) {
 	return n > 0, err
 }
 
-// take returns the next datagram, whose slot is free afterwards, and who sent it; empty: it is one of this rank's own. On
-// InfiniBand from is no address: the GID there is not one of IPv4.
+// take returns the next datagram, and who sent it; its slot is free afterwards. A datagram of this rank itself comes
+// out empty. On InfiniBand from is no address: the GID there is not one of IPv4.
 func (p *port) take() (datagram []byte, from netip.Addr, err error) {
 	a := &p.arrivals[p.next]
 	p.next++
@@ -117,8 +117,9 @@ func (p *port) take() (datagram []byte, from netip.Addr, err error) {
 	return slot[ibverbs.GRH:][:min(int(a.Bytes), p.inSlot-ibverbs.GRH)], from, nil
 }
 
-// sender returns which address a datagram came from, and whether that is of this rank's port. What precedes it ends with the sender's
-// address and the group's: with both GIDs on InfiniBand, else with those of the IPv4 header.
+// sender returns the address that a datagram came from, and whether this rank's port sent it. The GRH before a datagram
+// ends with the sender's address and the group's: with both GIDs on InfiniBand, else with the addresses of the IPv4
+// header.
 func (p *port) sender(slot []byte) (from netip.Addr, own bool) {
 	if p.gid != [16]byte{} {
 		return from, [16]byte(slot[ibverbs.GRH-32:]) == p.gid
@@ -144,7 +145,7 @@ func (p *port) slot(i int) []byte {
 	return p.out.Bytes[int((p.posted+uint64(i))%sendDepth)*p.outSlot:][:p.outSlot]
 }
 
-// send sends a batch of n datagrams, with what they end with beyond their slots, if that is anything.
+// send sends a batch of n datagrams from their slots, each with its share of payload, if there is any.
 func (p *port) send(n int, payload ibverbs.Payload) error {
 	gone, err := p.queue.SendWith(p.out, p.outSlot, sendDepth, p.posted, p.sizes[:n], payload)
 	p.posted += uint64(gone)

@@ -9,7 +9,8 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/ibverbs"
 )
 
-// TestSender: RoCE says by its IPv4 header who has sent a datagram; InfiniBand by a GID, of which no rank's address is known.
+// TestSender: RoCE names the sender of a datagram by its IPv4 header; InfiniBand by a GID, from which no rank's address
+// is known.
 func TestSender(t *testing.T) {
 	slot := make([]byte, ibverbs.GRH+4)
 	copy(slot[20:], []byte{0x45, 12: 10, 9, 1, 2, 239, 7, 7, 7}) // an IPv4 header

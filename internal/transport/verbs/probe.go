@@ -44,7 +44,7 @@ func OpenProber(o udp.Options) (*Prober, error) {
 	return p, nil
 }
 
-// Taken hides that of sockets: devices have no ports.
+// Taken hides the method of udp.Prober: devices have no ports.
 func (*Prober) Taken(uint16) bool { return false }
 
 // Multicast sends a probe to all ranks, in a datagram as large as in a packet of UDP of so many bytes.
@@ -94,10 +94,10 @@ func (p *Prober) drain() {
 			p.heard[h.Rank].Add(&h)
 		}
 	}
-	_ = p.port.post() // what is not posted is lost, which is what a probe finds out
+	_ = p.port.post() // without these buffers datagrams are lost, as a probe is to find out
 }
 
-// Heard returns what arrived while Listen ran last, by rank.
+// Heard returns the probes that arrived during the last Listen, by rank.
 func (p *Prober) Heard() []udp.Heard { return p.heard }
 
 // Close ends the prober.

@@ -20,10 +20,10 @@ const (
 	giveUp = 500 * time.Millisecond
 )
 
-// pulls are the repairs that a rank reads from its left neighbour's memory, and that its right neighbour reads from its own
-// (Khalilov et al., SC24, III-C, the fetch ring): an RC queue pair each. Each rank introduces its ends (wire.Introduce) before it
-// says anything else, so whoever is offered something can read it. What is read goes to slots of the rank's own, and is copied from
-// there as what is pushed is: it may come when the result is the caller's already.
+// pulls are the repairs that a rank reads from its left neighbour's memory, and that its right neighbour reads from its
+// own (Khalilov et al., SC24, III-C, the fetch ring): an RC queue pair each. Each rank introduces its ends
+// (wire.Introduce) before it says anything else, so a rank can read from the first offer on. Chunks are read to slots
+// of the rank's own and copied from there, like pushed ones: a read may end when the result is the caller's already.
 type pulls struct {
 	device      *ibverbs.Device
 	left, right int
@@ -69,8 +69,8 @@ func introductionOf(c *ibverbs.Connection, source bool) wire.Control {
 	return (&wire.Introduction{Source: source, Number: a.Number, PSN: a.PSN, MTU: a.MTU}).Control()
 }
 
-// meet connects an end with that of a neighbour whose device has an address, and reports whether it has: not with a stranger's, not
-// again, and not with one that the device cannot follow.
+// meet connects an end with a neighbour's end on the device that has a GID, and reports whether it has: not with a
+// stranger's, not again, and not with one that the device cannot follow.
 func (p *pulls) meet(from int, gid [16]byte, i wire.Introduction, tclass uint8) bool {
 	end, neighbour, met := p.source, p.right, &p.offers
 	if i.Source {
@@ -126,7 +126,7 @@ func (p *pulls) arm() bool {
 	return !p.look()
 }
 
-// take hands what was read to the sink, and returns how many chunks that was. Reads end in order.
+// take hands the chunks of ended reads to the sink, and returns how many that was. Reads end in order.
 func (p *pulls) take(s fabric.Sink, edges *udp.Edges) (n int) {
 	for p.look() {
 		well := false
@@ -146,7 +146,8 @@ func (p *pulls) take(s fabric.Sink, edges *udp.Edges) (n int) {
 	return n
 }
 
-// deliver hands the chunks of a read to the sink, and counts those that it takes before it completes operations by them.
+// deliver hands the chunks of a read to the sink. It counts each chunk that the sink takes before the chunk can
+// complete an operation.
 func (p *pulls) deliver(s fabric.Sink, edges *udp.Edges, all []byte) {
 	first := p.read.Head.PSN
 	for i := range p.read.Count {
@@ -198,7 +199,8 @@ type heedful struct {
 	g *Gather
 }
 
-// Control implements fabric.Sink. An introduction that leads to nothing is thrown away: who cannot read is pushed to.
+// Control implements fabric.Sink. An introduction that leads to nothing is thrown away: a rank that cannot read is
+// pushed to.
 func (s *heedful) Control(from int, m *wire.Control) {
 	if m.Kind != wire.Introduce {
 		s.Sink.Control(from, m)

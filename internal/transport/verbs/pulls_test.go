@@ -46,7 +46,8 @@ func TestIntroductionsThatLeadNowhere(t *testing.T) {
 	require.EqualValues(t, 3, g.Edges.Stats().Dropped)
 }
 
-// TestReadsWithoutADevice: what is offered before this rank can read ends badly, and the core has it pushed then.
+// TestReadsWithoutADevice: a read that begins before this rank can read ends badly, and the core then has the chunks
+// pushed.
 func TestReadsWithoutADevice(t *testing.T) {
 	var p pulls
 	s := &failures{}

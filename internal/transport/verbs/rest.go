@@ -19,7 +19,7 @@ func (s *Streams) Sleep(d time.Duration) {
 	s.nudge(time.Now())
 }
 
-// arm has the poller told of what completes from now on, and reports whether something has already.
+// arm has the poller report completions from now on, and reports whether there are some already.
 func (s *Streams) arm() bool {
 	armed := []*ibverbs.Completions{s.receives, s.sends}
 	if !s.full {
@@ -36,7 +36,7 @@ func (s *Streams) arm() bool {
 	return s.look()
 }
 
-// heed looks at what other ranks say by TCP; completions are looked at anyway.
+// heed looks at the messages of other ranks by TCP; completions are looked at anyway.
 func (s *Streams) heed(ready []unix.EpollEvent) {
 	for i := range ready {
 		if tag := int(ready[i].Fd); tag >= firstRank {
@@ -48,8 +48,8 @@ func (s *Streams) heed(ready []unix.EpollEvent) {
 // Wake implements fabric.Sleeper.
 func (s *Streams) Wake() { s.poller.Wake() }
 
-// Rest implements fabric.Rester. What arrives stays where it is until it is asked for; that a rank ends is to be noticed. While
-// something that was sent is not acknowledged, or two ranks do not know each other yet, there is something to do.
+// Rest implements fabric.Rester. Arrivals stay where they are until they are asked for, but the end of a rank must be
+// noticed. While sent bytes are not acknowledged, or two ranks do not know each other yet, there is something to do.
 func (s *Streams) Rest(awake func()) bool {
 	s.heed(s.poller.Ready())
 	s.look()

@@ -2,9 +2,10 @@ package verbs
 
 import "fmt"
 
-// A stream is written by its sender to a ring at its receiver, and each message, which is one write, tells that receiver by its
-// immediate how far the other direction has come (tidings): how many bytes were consumed, and how many messages received. A message without
-// bytes has tidings alone. Whatever counts here is of one direction; nothing here knows of devices.
+// A stream is written by its sender to a ring at its receiver, and each message, which is one write, tells that
+// receiver by its immediate how far the other direction has come (tidings): how many bytes were consumed, and how many
+// messages received. A message without bytes has tidings alone. All counts here are of one direction; nothing here
+// knows of devices.
 const (
 	messageSize = 32 << 10 // bytes of a message at most: the receiver sums the first ones while the others come
 	messages    = 32       // with bytes, that the receiver has not told of yet
@@ -18,8 +19,8 @@ const (
 	mostRing = unit << 15
 )
 
-// outbound is what a rank sends to another. Its own ring mirrors that of the receiver: byte i of the stream is at i modulo
-// their size in both.
+// outbound is the direction from a rank to another. Its own ring mirrors the receiver's: byte i of the stream is at i
+// modulo their size in both.
 type outbound struct {
 	ring     uint64 // bytes
 	sent     uint64 // bytes given to the device
@@ -102,7 +103,7 @@ func (i *inbound) piece() (at, n int) {
 	return int(start), int(min(i.arrived-i.consumed, i.ring-start))
 }
 
-// due reports whether the sender should be notified, whatever this rank has to send.
+// due reports whether the sender should be notified, even if this rank has nothing to send.
 func (i *inbound) due() bool {
 	return i.consumed-i.told.consumed >= i.ring/4 || i.messages-i.told.messages >= messages/4
 }

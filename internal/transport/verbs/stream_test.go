@@ -7,7 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// line is one direction of a stream between two ranks without devices: what is under way in order, each at its own pace.
+// line is one direction of a stream between two ranks without devices: messages and acknowledgements under way are in
+// order, each at its own pace.
 type line struct {
 	t        *testing.T
 	out      outbound
@@ -112,8 +113,8 @@ func (l *line) consume(n int) {
 	l.in.consumed += uint64(n)
 }
 
-// TestStreamsNeverOverrun: whatever happens when, no byte is overwritten before it is consumed and acknowledged, no message
-// finds the device without a buffer, and all arrives.
+// TestStreamsNeverOverrun: for any order of events, no byte is overwritten before it is consumed and acknowledged, no
+// message finds the device without a buffer, and all arrives.
 func TestStreamsNeverOverrun(t *testing.T) {
 	for seed := range uint64(60) {
 		rng := rand.New(rand.NewPCG(seed, 1))

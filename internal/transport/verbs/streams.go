@@ -26,7 +26,7 @@ type StreamsOptions struct {
 	// Stall is how long bytes may go unacknowledged before Err is a *sys.StallError; 0: for ever. Devices try for as long at
 	// least, or for an hour.
 	Stall time.Duration
-	DSCP  int // of what is sent
+	DSCP  int // of sent packets
 }
 
 // Streams carry the bytes of a direct Reduce-Scatter: one rank's end, with an RC queue pair for each other rank. It implements
@@ -285,7 +285,7 @@ func (s *Streams) miss() {
 	s.news = s.look() || s.news
 }
 
-// look takes what has completed, and reports whether that was anything.
+// look takes completions, and reports whether there were any.
 func (s *Streams) look() (found bool) {
 	for _, from := range [...]*ibverbs.Completions{s.receives, s.sends} {
 		for {
@@ -312,7 +312,7 @@ func (s *Streams) look() (found bool) {
 func (s *Streams) completed(c *ibverbs.Completion, sent bool) {
 	p := s.byRank[c.ID]
 	switch {
-	case c.Status == ibverbs.NoAnswer || c.Status == ibverbs.Flushed: // of which the cause comes by the other queue
+	case c.Status == ibverbs.NoAnswer || c.Status == ibverbs.Flushed: // if Flushed, the cause comes by the other queue
 		p.silent = true // untilNudge goes on
 		return
 	case c.Status != ibverbs.OK:
@@ -353,10 +353,12 @@ func (s *Streams) Stats() fabric.Stats {
 	return stats
 }
 
-// drain is how long Close waits at most for what was sent to be acknowledged. It takes a round trip, unless the path loses.
+// drain is how long Close waits at most for sent bytes to be acknowledged. That takes a round trip, unless the path
+// loses.
 const drain = time.Second
 
-// Close ends all streams, once what was sent has arrived where the other ranks live. Only Stats and Wake may run at the same time or later.
+// Close ends all streams, once sent bytes have arrived at the ranks that live. Only Stats and Wake may run at the same
+// time or later.
 func (s *Streams) Close() error {
 	var errs []error
 	for end := time.Now().Add(drain); s.unacknowledged() && time.Now().Before(end); {

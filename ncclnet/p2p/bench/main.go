@@ -32,7 +32,7 @@ import (
 
 var (
 	lanes  = flag.Int("lanes", 4, "sockets of a connection")
-	repeat = flag.Int("repeat", 5, "runs, of which the median counts")
+	repeat = flag.Int("repeat", 5, "runs; the median counts")
 	cut    = flag.Int("cut", 0, "bytes from which a message uses all lanes")
 	ring   = flag.Int("ring", 0, "bytes of shared memory")
 	buffer = flag.Int("buffer", 0, "bytes of each socket's buffers")

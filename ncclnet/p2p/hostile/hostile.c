@@ -1,4 +1,4 @@
-/* hostile CONNECTIONS [SEED]: comms whose peers say what they like. A receiver reads streams that are cut,
+/* hostile CONNECTIONS [SEED]: comms with peers that break the protocol. A receiver reads streams that are cut,
  * repeated and garbled, a sender hears nonsense, a ring's counters jump. scripts/conformance builds it with
  * the sanitizers, which judge; nothing here may crash, hang or bring more bytes than there is room for. */
 #include <arpa/inet.h>
@@ -40,7 +40,7 @@ static void need(int holds, const char *what)
 	abort();
 }
 
-/* A comm, its peer, and what the comm has in flight. */
+/* A comm, its peer, and the comm's requests in flight. */
 struct victim {
 	struct p2p_comm *comm;
 	int sending, lanes, far[P2P_LANES];

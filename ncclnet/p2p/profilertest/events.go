@@ -1,4 +1,4 @@
-// Package profilertest stands for NCCL's profiler in tests: it keeps what a comm says of its messages.
+// Package profilertest stands for NCCL's profiler in tests: it keeps the events of a comm's messages.
 package profilertest
 
 /*
@@ -9,7 +9,7 @@ import "C"
 
 import "unsafe"
 
-// Event is what was said of one message. What stands in it is explained in mcast.h, struct mcast_net_event.
+// Event is the profiler's record of one message. Its fields are those of struct mcast_net_event, see mcast.h.
 type Event struct {
 	Parent        unsafe.Pointer
 	Connection    uint32
@@ -28,7 +28,7 @@ type Event struct {
 	Began, Ended  uint64 // Clock when it started, and stopped
 }
 
-// What mcast.h says of messages.
+// Values of Over and Outcome, from mcast.h.
 const (
 	TCP       = int(C.MCAST_NET_TCP)
 	SHM       = int(C.MCAST_NET_SHM)
@@ -44,7 +44,7 @@ func Profiler() unsafe.Pointer {
 }
 
 // Events returns the events since, in the order of the starts. Wrong calls are counted in wrong: another id,
-// a stop of what was not started.
+// or a stop without a start.
 func Events() (events []Event, wrong int) {
 	for i := range C.profiler_count() {
 		e := C.profiler_at(i)

@@ -1,6 +1,6 @@
-/* A profiler plugin of NCCL (v4: 2.27, v5: 2.28 and later) that holds what the net plugin tells to what NCCL itself
- * says: each message's event is below a step that NCCL has started, stops once and before that step, and has as many
- * bytes as the step. At the end a line says so, or what was wrong; PROFILER_SHOW=N has it print the first N events.
+/* A profiler plugin of NCCL (v4: 2.27, v5: 2.28 and later) that compares the net plugin's events with NCCL's own:
+ * each message's event is below a step that NCCL has started, stops once and before that step, and has as many
+ * bytes as the step. At the end a line says so, or names the fault; with PROFILER_SHOW=N it prints the first N events.
  *
  *   gcc -shared -fPIC -O2 -I ncclnet -o libnccl-profiler-held.so ncclnet/testdata/profiler/profiler.c
  *   NCCL_PROFILER_PLUGIN=./libnccl-profiler-held.so ...

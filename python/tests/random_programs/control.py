@@ -176,7 +176,7 @@ def _fails(
     until = float("inf")
 
     def failure(program: Program) -> str:
-        """Return what is wrong with a program, or ""."""
+        """Return the error of a program, or ""."""
         nonlocal until
         text = json.dumps(program)
         if text in passed or text in failing or time.monotonic() > until:

@@ -2,7 +2,7 @@
 
 A program is a plain JSON object, so that all ranks get the same one and a failure can be kept. Each step
 means something in each state: a backward without a loss does nothing, a block's number counts modulo the
-blocks. So what is left of a program while it is shrunk is still a program. Choices that come first are the
+blocks. So any part of a program that shrinking leaves is still a program. Choices that come first are the
 simplest.
 """
 

@@ -147,7 +147,7 @@ def gathers_after_its_backward() -> AbstractContextManager[Any]:
 
 
 def keeps_what_a_backward_has_gathered() -> AbstractContextManager[Any]:
-    """What is gathered ahead in a backward is taken for what FSDP2 has gathered by itself, and is kept."""
+    """A gather ahead in a backward is taken for one of FSDP2 itself, and is kept."""
     guess: Any = lookahead._Guess
     call = guess.__call__
 
@@ -160,7 +160,7 @@ def keeps_what_a_backward_has_gathered() -> AbstractContextManager[Any]:
 
 
 def keeps_what_a_list_names() -> AbstractContextManager[Any]:
-    """What is gathered ahead for a module that a list of the user's names is kept, list or not."""
+    """A gather ahead is kept if any list of the user's names its module, even one for another time."""
     guess: Any = lookahead._Guess
     drop = guess.drop
 

@@ -24,7 +24,7 @@ class LateWork(Work):
         super().__init__()
         self._begin = begin
         self._begun: Work | None = None
-        self._mode = torch.is_inference_mode_enabled()  # at the call: what is gathered is of that mode
+        self._mode = torch.is_inference_mode_enabled()  # at the call: the gathered tensors get that mode
 
     def begun(self) -> Work:
         if self._begun is None:

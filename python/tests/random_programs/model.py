@@ -18,7 +18,7 @@ class Planned(Exception):
 
 
 class Gate(torch.autograd.Function):
-    """Lets a backward raise after the block whose number it was given."""
+    """Lets a backward raise after the block with the given number."""
 
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor, net: Net, block: int) -> torch.Tensor:

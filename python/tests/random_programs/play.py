@@ -1,4 +1,4 @@
-"""Runs programs on a rank: without enable() and with it, from the same state, and compares what they saw."""
+"""Runs programs on a rank: without enable() and with it, from the same state, and compares the results."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def is_gathered(module: Any) -> bool:
 
 
 class Play:
-    """One run of a program. `seen` is what a script could have seen of it."""
+    """One run of a program. `seen` holds everything that a script could have seen in it."""
 
     def __init__(self, program: Program, backend: str, enabled: bool) -> None:
         self.program = program
@@ -154,7 +154,7 @@ class Play:
         self.note("weights", self.parameters)
 
     def run(self) -> None:
-        """Take all steps, then look at what is left. What raises by itself ends the program."""
+        """Take all steps, then look at the remaining state. An unplanned exception ends the program."""
         end = [{"op": "read"}, {"op": "forward", "mode": "no_grad", "forward": PLAIN}]
         steps = [*self.program["steps"], *end]
         try:
@@ -399,7 +399,7 @@ def one_nan(seen: list[Seen]) -> list[Seen]:
 
 
 def bits(x: torch.Tensor) -> torch.Tensor:
-    """Return the tensor's bits, of which not-a-number equals itself."""
+    """Return the tensor's bits; as bits, not-a-number equals itself."""
     return x.reshape(-1).clone(memory_format=torch.contiguous_format).view(torch.uint8)  # may be expanded
 
 

@@ -1,4 +1,4 @@
-// Package agenda holds what is to happen in virtual time.
+// Package agenda holds the events to come in virtual time.
 package agenda
 
 import (
@@ -6,16 +6,16 @@ import (
 	"time"
 )
 
-// Queue is what is to happen: events of type E, each at its moment. Events of
-// one moment come out in the order in which they were pushed, so that a run
-// depends on nothing but its seed. It holds values and allocates only to grow;
-// the zero Queue is ready.
+// Queue holds the events to come: values of type E, each at its moment. Events
+// of one moment come out in the order in which they were pushed, so that a run
+// depends on nothing but its seed. The queue allocates only to grow; the zero
+// Queue is ready.
 //
 // It is a calendar: the next quarter of a millisecond is divided into slots of
-// 64 ns, whose events lie in no order until their slot is the current one. Only
-// then, or if they are further away, are they in a heap. With a hundred
-// thousand events to come in a busy network that heap has some hundred and
-// stays in the processor's first cache.
+// 64 ns. The events of a slot lie in no order until their slot is the current
+// one; then they are in a heap. Events behind all slots are in a heap, too.
+// With a hundred thousand events to come in a busy network the first heap has
+// some hundred and stays in the processor's first cache.
 type Queue[E any] struct {
 	near   heap[E]      // up to the end of the current slot
 	slots  [][]entry[E] // those after it, modulo their number

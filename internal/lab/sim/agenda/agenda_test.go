@@ -10,8 +10,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// A queue gives what a stable sort by time gives, whatever pushes and pops come
-// between each other.
+// A queue gives the same order as a stable sort by time, with pushes and pops
+// mixed in any way.
 func TestOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var q Queue[int]

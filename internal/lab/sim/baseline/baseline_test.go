@@ -91,7 +91,7 @@ func TestPipelines(t *testing.T) {
 	}
 }
 
-// TestDefaultSegment: what is passed on pays no message's time at a host.
+// TestDefaultSegment: a host passes data on without waiting for a whole message.
 func TestDefaultSegment(t *testing.T) {
 	hop := packets(1) + packets(1) + 2*latency
 	for _, x := range []struct {

@@ -8,7 +8,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/lab/sim/network"
 )
 
-// broken is a schedule with a fault in what it sends at first.
+// broken is a schedule with a fault in the messages that it sends at first.
 type broken struct {
 	schedule
 	first func(h *host)

@@ -4,9 +4,8 @@
 // the ring Allgather), over an ideal reliable transport, go-back-N or selective
 // repeat, and Gleam's multicast.
 //
-// No bytes are moved, but every piece is accounted for: a host that would send
-// what it does not hold, a piece that arrives twice, or one that never arrives
-// is an error of the run.
+// No bytes are moved, but every piece is accounted for: it is an error of the run if a host would send a piece that it
+// does not hold, or if a piece arrives twice or never.
 package baseline
 
 import (
@@ -64,23 +63,22 @@ const (
 	Reliable Transport = "reliable"
 	// GoBackN is RC as RoCE NICs do it: a receiver takes packets in order only.
 	GoBackN Transport = "go-back-n"
-	// SelectiveRepeat resends only what is lost (SRNIC, NSDI 23).
+	// SelectiveRepeat resends lost packets alone (SRNIC, NSDI 23).
 	SelectiveRepeat Transport = "selective-repeat"
 )
 
-// Config is a run. The zero value of a field that says so is its default.
+// Config is a run. A field with a default has the default where it is zero.
 type Config struct {
 	Net       network.Config
 	Seed      uint64
 	Algorithm Algorithm
 	Bytes     int // Allgather, Reduce-Scatter: a shard; Broadcast: the message
-	// Segment is the bytes that a host passes on as soon as it holds them; a negative one or one of
-	// Bytes and more: a whole shard or message. 0: a packet, or as many as travel as one (Train) or
-	// have one ACK (AckEvery). Among 1 to 16 packets and whole messages, with 16 and 128 hosts, 64
-	// KiB and 1 MiB (Allgathers of 128 hosts: 64 KiB), Reliable and GoBackN, at 200 Gbit/s, a
-	// packet is best or within 2% of it everywhere: it is all that a chain or binary tree waits for
-	// at each host, and a ring, a linear Allgather and a k-nomial tree lose nothing by it.
-	// AllgatherDoubling has whole shards always.
+	// Segment is how many bytes a host passes on as soon as it holds them. A negative number, or one of Bytes and more,
+	// means a whole shard or message; 0 means a packet, or as many packets as travel as one (Train) or have one ACK
+	// (AckEvery). We compared 1 to 16 packets and whole messages, with 16 and 128 hosts, 64 KiB and 1 MiB (Allgathers of
+	// 128 hosts: 64 KiB), Reliable and GoBackN, at 200 Gbit/s. A packet is best or within 2% of the best everywhere: a
+	// chain or binary tree waits at each host for one segment alone, and a ring, a linear Allgather and a k-nomial tree
+	// lose nothing by short segments. AllgatherDoubling has whole shards always.
 	Segment   int
 	Packet    int       // payload bytes in a packet; 0: 4096
 	K         int       // of the k-nomial tree; 0: 2
@@ -111,7 +109,7 @@ type Result struct {
 	Hash          uint64
 }
 
-// check fills in defaults and reports what is not allowed.
+// check fills in defaults and returns an error for a value that is not allowed.
 func (c *Config) check() error {
 	if c.Transport == "" {
 		c.Transport = Reliable

@@ -33,15 +33,16 @@ func newFeedbackTable(ports int) *feedbackTable {
 	return &feedbackTable{ports: make([]int64, ports), nack: -1}
 }
 
-// receive takes in a port's feedback and returns what to pass on, if anything.
-// Only the slowest port's progress, or a NACK no larger than the one that
-// waits, gives cause to (algorithm 2). A NACK says that all before it has
-// arrived, so it waits until that is true of every port (algorithm 3): passed
-// on earlier it would make the sender forget a smaller loss (fig. 7).
+// receive takes in a port's feedback and returns the feedback to pass on, if
+// there is any. It passes feedback on for two reasons alone: the slowest port
+// has made progress, or a NACK came that is no larger than the one that waits
+// (algorithm 2). A NACK says that everything before it has arrived, so it waits
+// until this holds for every port (algorithm 3): passed on earlier it would
+// make the sender forget a smaller loss (fig. 7).
 //
-// One thing the paper leaves open: the slowest port's feedback that repeats
-// what is known is passed on, or a lost ACK at the end of the data would never
-// be made good.
+// The paper leaves one thing open. Here feedback of the slowest port is passed
+// on even if it says nothing new: otherwise a lost ACK at the end of the data
+// would never be made good.
 func (t *feedbackTable) receive(port int, f feedback) (out feedback, ok bool) {
 	before := t.ports[port]
 	if f.expected < before {

@@ -73,9 +73,8 @@ func TestFeedbackTable(t *testing.T) {
 	}
 }
 
-// TestFeedbackTableNeverPromisesTooMuch: whatever order feedback comes in,
-// nothing is acknowledged that a port has not, and a port's last word gets
-// through when all have said it.
+// TestFeedbackTableNeverPromisesTooMuch: in any order of feedback, nothing is acknowledged that a
+// port has not acknowledged, and a port's last word gets through when all have said it.
 func TestFeedbackTableNeverPromisesTooMuch(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		ports := rapid.IntRange(1, 5).Draw(t, "ports")
@@ -122,7 +121,7 @@ func gleamUnderLoss(t *testing.T, hosts int, loss float64, bytes int) Result {
 	return r
 }
 
-// TestGleamUnderLoss: everyone gets everything once, whatever is lost.
+// TestGleamUnderLoss: everyone gets everything once, under any losses.
 func TestGleamUnderLoss(t *testing.T) {
 	for _, hosts := range []int{2, 16, 64} {
 		clean := gleamUnderLoss(t, hosts, 0, 4<<20)

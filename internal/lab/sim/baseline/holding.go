@@ -31,8 +31,8 @@ func (s *stream) size(first, count int) int64 {
 	return n
 }
 
-// holding is what a host has of a stream, and the check that it gets every
-// piece once and sends only what it has.
+// holding is the pieces of a stream that a host has. It checks that the host gets every piece once, and sends no piece
+// that it does not have.
 type holding struct {
 	have    bitmap.Bitmap // pieces that it began with or that have arrived; of a Reduce-Scatter only the latter
 	terms   []uint16      // of a Reduce-Scatter: ranks summed in what the host has of a piece, itself first
@@ -59,7 +59,7 @@ func (h *holding) begin(s *stream, rank, first, count int) {
 	h.missing = s.pieces() - count
 }
 
-// lend checks that the host has what it wants to send.
+// lend checks that the host has the pieces that it wants to send.
 func (h *holding) lend(s *stream, m *message) error {
 	if s.reduce {
 		if m.count != 1 {

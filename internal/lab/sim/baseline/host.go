@@ -6,7 +6,8 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/lab/sim/network"
 )
 
-// Wake tags of a host: the rail whose NIC has room again, or a connection's timer.
+// A host's wake tags are a rail, when its NIC has room again, and tagTimer plus a connection's
+// number, for its timer.
 const tagTimer = 1 << 32
 
 // host is a rank with its NIC.
@@ -47,7 +48,7 @@ func (h *host) send(stream int, to, first, count int) {
 // connection returns the connection to a host, a new one if there is none yet.
 func (h *host) connection(to, rail int) *connection {
 	if to == network.Multicast {
-		rail = h.run.tree % len(h.rails) // one sender, whatever the segment
+		rail = h.run.tree % len(h.rails) // one sender for all segments
 	}
 	key := int64(to)*int64(len(h.rails)) + int64(rail)
 	if c := h.to[key]; c != nil {

@@ -14,7 +14,7 @@ type MemoryConfig struct {
 // MemoryRow is the transport state of one design.
 type MemoryRow struct {
 	Name  string
-	Where string // whose memory: NIC, switch or host
+	Where string // where the memory is: NIC, switch or host
 	Per   string // what there is one of
 	Bytes int64  // of one
 	Count int64

@@ -4,7 +4,7 @@ package baseline
 // first+1, ... modulo the number of pieces.
 type message struct {
 	stream, first, count int32
-	terms                int32 // ranks whose parts are summed in it; 0 where nothing is summed
+	terms                int32 // ranks that have added their part to it; 0 where nothing is summed
 	packets              int32
 	bytes                int64
 	psn                  int64 // of its first packet

@@ -10,8 +10,8 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/lab/sim/network"
 )
 
-// TestAnyNetwork runs everything over networks that drop for want of room,
-// that wait, that reorder, whose hosts are slow or pause, and that have rails.
+// TestAnyNetwork runs everything over networks that drop for want of room, that wait or reorder,
+// that have slow or pausing hosts, and that have rails.
 func TestAnyNetwork(t *testing.T) {
 	for name, change := range map[string]func(*network.Config){
 		"drop-tail": func(c *network.Config) { c.Queue = 20 << 10 },

@@ -2,8 +2,8 @@ package baseline
 
 import "math/bits"
 
-// schedule is an algorithm: what a host sends at first, and what it sends
-// because a message has come.
+// schedule is an algorithm: the messages that a host sends at first, and the ones it sends because
+// a message has come.
 type schedule interface {
 	begin(h *host)
 	arrived(h *host, m message)
@@ -46,18 +46,18 @@ func (l linear) begin(h *host) {
 
 func (linear) arrived(*host, message) {}
 
-// doubling exchanges in step k what a host has with the host 2^k away, where
-// the number of hosts is a power of two; otherwise it is Bruck's algorithm: a
-// host sends to the one 2^k before it and what it has grows upwards.
+// doubling exchanges in step k all shards of a host with the host 2^k away, where the number of
+// hosts is a power of two. Otherwise it is Bruck's algorithm: a host sends to the one 2^k before
+// it, and its shards are consecutive, from its own upwards.
 type doubling struct {
 	*stream
-	step []int  // by rank: the step whose message is awaited
+	step []int  // by rank: the step in which it awaits a message
 	come []uint // by rank: bit k: the message of step k has come
 }
 
 func (d *doubling) steps() int { return bits.Len(uint(d.shards - 1)) } // at least 2
 
-// peer returns where a rank's message of a step goes to and the shards in it.
+// message returns the destination of a rank's message in a step, and the shards in it.
 func (d *doubling) message(rank, step int) (to, first, count int) {
 	span := 1 << step
 	if d.shards&(d.shards-1) == 0 {
@@ -73,8 +73,8 @@ func (d *doubling) send(h *host) {
 	h.send(0, to, first, count)
 }
 
-// arrived notes the step, which the number of shards does not tell in the last
-// one; messages of later steps may come before that of this one.
+// arrived notes the step that a message belongs to; in the last step the number of shards does not
+// tell it. Messages of later steps may come before a message of this one.
 func (d *doubling) arrived(h *host, m message) {
 	rank := int(h.rank)
 	step := bits.Len(uint(m.count)) - 1 // at least 1

@@ -2,10 +2,10 @@ package baseline
 
 import "math/bits"
 
-// selectiveSender resends what is lost and nothing else. Each transmission has
-// a serial that feedback echoes (SRNIC puts such metadata into its headers,
-// SRNIC, NSDI 23, 4.4.1): one that is not acknowledged when a later transmission is
-// has been lost, whether it was the first of its packet or not.
+// selectiveSender resends lost packets and nothing else. Each transmission has a serial that
+// feedback echoes (SRNIC puts such metadata into its headers, SRNIC, NSDI 23, 4.4.1). A
+// transmission that is not acknowledged when a later one is has been lost, whether it was the first
+// one for its packet or not.
 type selectiveSender struct {
 	una, next int64
 	window    int64

@@ -174,7 +174,7 @@ func TestReorderThreshold(t *testing.T) {
 	}
 }
 
-// TestSelectiveDoesWithoutMostFeedback: a later ACK makes good for those that are lost.
+// TestSelectiveDoesWithoutMostFeedback: a later ACK makes good for the lost ones.
 func TestSelectiveDoesWithoutMostFeedback(t *testing.T) {
 	s, r := newSelectiveSender(16, 0), newSelectiveReceiver(16, 1)
 	for range 12 {
@@ -215,7 +215,7 @@ func TestGoodputUnderLoss(t *testing.T) {
 				require.LessOrEqual(t, float64(r.Timeouts), loss*(16<<10)/5, "feedback finds most losses")
 			}
 			if again := float64(r.Retransmitted) / (16 << 10); transport == SelectiveRepeat {
-				// Feedback is lost too: what it would have said has come is sent again in vain.
+				// Feedback is lost too: its packets have come, and are sent again in vain.
 				require.GreaterOrEqual(t, again, 0.7*loss)
 				require.LessOrEqual(t, again, 2*loss/(1-loss))
 			}

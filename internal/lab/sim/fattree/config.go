@@ -4,8 +4,8 @@
 // nodes, so that 16,384 hosts take a few megabytes.
 //
 // Every network is seen as pods of leaves and aggregation switches, with core
-// switches above the pods: a star is one leaf, a tree of two tiers is one pod
-// whose aggregation switches are the spines.
+// switches above the pods. A star is one leaf. A tree of two tiers is one pod,
+// and its aggregation switches are the spines.
 package fattree
 
 import "fmt"
@@ -18,8 +18,8 @@ type Config struct {
 	Radix int
 	// Tiers of switches, 1 to 3; 0: the fewest that hold Hosts.
 	Tiers int
-	// Leaves and Spines give a tree of two tiers instead, over whose leaves the
-	// hosts are spread evenly; a leaf has as many links to each spine as
+	// Leaves and Spines give a tree of two tiers instead. The hosts are spread
+	// evenly over its leaves, and a leaf has as many links to each spine as
 	// Oversubscription asks for. 0: by Radix.
 	Leaves, Spines int
 	// Oversubscription is the ratio of a leaf's host ports to its uplinks;

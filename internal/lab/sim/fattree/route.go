@@ -26,7 +26,8 @@ func (t *Tree) Next(node, to int, hash uint64) int {
 }
 
 // Equal returns the equal ports towards a node: the first, how many, and the
-// distance from one to the next. A host's port is that of one rail, by hash.
+// distance from one to the next. A host has one such port, on the rail that the
+// hash picks.
 func (t *Tree) Equal(node, to int, hash uint64) (first, n, step int) {
 	if node == to {
 		return 0, 0, 0

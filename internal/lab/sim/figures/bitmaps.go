@@ -71,7 +71,7 @@ func bitmaps(s *sheet) error {
 }
 
 // stateOf returns the bytes that a rank's core allocates for an Allgather of some chunks a rank. It is the least of a
-// few attempts, as whatever else runs in the process may allocate meanwhile.
+// few attempts, as other code in the process may allocate meanwhile.
 func stateOf(ranks, chunks int) uint64 {
 	least := uint64(math.MaxUint64)
 	for range 5 {

@@ -17,7 +17,7 @@ import (
 // Multicast is the algorithm that is ours.
 const Multicast = "mcast"
 
-// Times of the protocol that a Case has by default: those that ship.
+// Times of the protocol in a Case that sets none: the ones that ship.
 const (
 	Cutoff  = 2 * time.Millisecond
 	Reorder = 200 * time.Microsecond
@@ -125,7 +125,7 @@ func (c *Case) fill() {
 	c.Net.MTU = c.Packet + network.Header
 }
 
-// Run runs the case. progress, if not nil, hears now and then how much of it is done.
+// Run runs the case. progress, if not nil, hears now and then how much is done.
 func (c Case) Run(progress func(done, total int)) (Outcome, error) {
 	c.fill()
 	o := Outcome{Collective: c.Collective, Algorithm: c.Algorithm, Nodes: c.Net.Tree.Hosts, Bytes: c.Bytes, Train: c.Train, Iterations: c.Iterations, Seed: c.Seed}
@@ -186,7 +186,7 @@ func (c *Case) multicast(o *Outcome, progress func(done, total int)) error {
 	if err != nil {
 		return err
 	}
-	last := o.Nodes - 1 // a host that receives, whatever the collective
+	last := o.Nodes - 1 // a host that receives in every collective
 	expected := c.Iterations * max(1, (c.Bytes+s.Core.Chunk-1)/s.Core.Chunk)
 	if c.Collective == "allgather" {
 		expected *= last
@@ -214,8 +214,7 @@ func (c *Case) multicast(o *Outcome, progress func(done, total int)) error {
 	return nil
 }
 
-// marks turns the run's marks into spans and mean phases: what is between barrier and handshake is
-// multicast.
+// marks turns the run's marks into spans and mean phases: the time between barrier and handshake is multicast.
 func (o *Outcome) marks(r *sim.Result) {
 	if len(r.Marks) == 0 {
 		return

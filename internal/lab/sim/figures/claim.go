@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Tolerance is how far a figure may be from the paper's and still agree with it, as a share of the
-// paper's. It is the same for all whose row gives no other bounds, so that none is fitted to what came out.
+// Tolerance is how far a figure may be from the paper's and still agree with it, as a share of the paper's. It is the
+// same for all figures with no other bounds in their row, so that no bound is fitted to a result.
 const Tolerance = 0.1
 
 // A Rule decides from values whether a claim holds. The zero value decides nothing.
@@ -16,7 +16,7 @@ type Rule struct {
 	text        string // as the documents have it
 }
 
-// near holds for what is within Tolerance of what the paper has.
+// near holds for figures within Tolerance of the paper's.
 func near(paper float64) Rule {
 	return Rule{paper * (1 - Tolerance), paper * (1 + Tolerance), fmt.Sprintf("%g, give or take a tenth", paper)}
 }

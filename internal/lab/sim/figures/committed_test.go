@@ -32,8 +32,8 @@ const (
 	testbeds = top + "/benchmarks/results/testbed/README.md"
 )
 
-// What is committed of every figure is what the code says. `make figures-check` runs this; docs/project/testing.md has what
-// to do where it fails.
+// The committed rows, claims and plots of every figure agree with the code. `make figures-check` runs this;
+// docs/project/testing.md says how to mend a failure.
 func TestCommitted(t *testing.T) {
 	text, err := os.ReadFile(document)
 	require.NoError(t, err)
@@ -48,7 +48,7 @@ func TestCommitted(t *testing.T) {
 		t.Run(f.Name+"/small", f.sameSmall)
 	}
 	if t.Failed() {
-		return // whatever the document has would be wrong
+		return // the document would be compared with wrong rows
 	}
 	if *update {
 		text = []byte(rewrite(string(text), all))
@@ -106,8 +106,8 @@ func (c *Claim) text(t *testing.T) string {
 	return text
 }
 
-// sameSmall runs a figure's small version: its events must be those that the committed rows were made with, or that
-// somebody has looked at.
+// sameSmall runs a figure's small version: its events must be the ones that the committed rows were made with, or ones
+// that somebody has looked at.
 func (f Figure) sameSmall(t *testing.T) {
 	was, err := readFile(filepath.Join(results, "sim", f.Name+".ndjson"))
 	require.NoError(t, err)
@@ -151,22 +151,22 @@ func (f Figure) documented(t *testing.T, text string, s *sheet) {
 		require.NoError(t, was.write(path))
 	}
 	require.Equal(t, was.Read, now, "the section has changed: read it beside its claims, then say so with -read %s", f.Name)
-	plots, err := filepath.Glob(filepath.Join(results, "sim", f.Name+"*.png"))
+	plots, err := filepath.Glob(filepath.Join(results, "sim", f.Name+"*.svg"))
 	require.NoError(t, err)
 	require.Len(t, plots, len(s.charts))
 	for _, c := range s.charts {
-		plot := "(../../benchmarks/results/sim/" + s.file(c) + ".png)"
+		plot := "(../../benchmarks/results/sim/" + s.file(c) + ".svg)"
 		has(t, strings.Contains(text, plot), plot)
 	}
 }
 
-// has fails where the document lacks something, without printing all of it.
+// has fails where the document lacks something, without printing the whole document.
 func has(t *testing.T, ok bool, what string) {
 	assert.True(t, ok, "docs/project/reproduction.md lacks, word for word:\n%s", what)
 }
 
-// section is the part of the document, under a heading, that has the command which makes the figure, and what the
-// table at the top says of it in words.
+// section is the part of the document, under a heading, that has the command which makes the figure, and the figure's
+// rows in the table at the top.
 func section(t *testing.T, text, name string) string {
 	for _, part := range regexp.MustCompile(`(?m)^###? `).Split(text, -1) {
 		if regexp.MustCompile(`(?m)^.*--only ([a-z0-9-]+,)*` + name + `[,` + "`" + `]`).MatchString(part) {
@@ -208,7 +208,7 @@ var claimRows = regexp.MustCompile(`(?m)^\|( [^|\n]* \|){4} (agrees|differs|kept
 // unwrapped has a blank for every break of a line.
 func unwrapped(text string) string { return strings.Join(strings.Fields(text), " ") }
 
-// rewrite brings the document's rows and its table of claims up to date. A row is known by what it claims.
+// rewrite brings the document's rows and its table of claims up to date. A row is known by its claim.
 func rewrite(text string, all []Claim) string {
 	lines := strings.Split(text, "\n")
 	for i, line := range lines {

@@ -26,7 +26,7 @@ func constantTime(s *sheet) error {
 	return gatherTime(s, counts, most)
 }
 
-// broadcastTime is that of a Broadcast, which is to be the same for any number of ranks.
+// broadcastTime measures the time of a Broadcast, which should be the same for any number of ranks.
 func broadcastTime(s *sheet, counts []float64, most float64) error {
 	for _, bytes := range []int{64 << 10, 1 << 20} {
 		c := chart.New("Broadcast of "+chart.Size(float64(bytes)), "ranks", "us")
@@ -64,7 +64,8 @@ func broadcastTime(s *sheet, counts []float64, most float64) error {
 	return nil
 }
 
-// gatherTime is that of an Allgather to what a rank's link takes for what comes over it.
+// gatherTime measures the time of an Allgather, as a multiple of the time that its bytes take on a
+// rank's link.
 func gatherTime(s *sheet, counts []float64, most float64) error {
 	const bytes = 64 << 10
 	c := chart.New("Allgather of "+chart.Size(bytes)+" a rank", "ranks", "time to N(P-1)/B")

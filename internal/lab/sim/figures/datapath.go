@@ -49,7 +49,7 @@ func (d *datapath) cost(threads int) time.Duration {
 	return time.Duration(math.Round(cycles / dpaGHz))
 }
 
-// net joins two hosts, one of which receives with some threads.
+// net joins two hosts; one receives with some threads.
 func (d *datapath) net(threads int) network.Config {
 	return network.Config{
 		Tree: fattree.Config{Hosts: 2}, Gbps: dpaGbps, Latency: 500 * time.Nanosecond, Workers: threads, Cost: d.cost(threads),

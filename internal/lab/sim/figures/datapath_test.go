@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The instructions that the figures take are those that were counted.
+// The instructions that the figures take are the counted ones.
 func TestCountedInstructions(t *testing.T) {
 	text, err := os.ReadFile("../../../../benchmarks/results/receive.ndjson")
 	require.NoError(t, err)

@@ -4,7 +4,6 @@ package figures
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -73,7 +72,7 @@ type Options struct {
 	Dir   string
 	Quick bool // smaller sizes, so that a test can make them all
 	Seed  uint64
-	// Step is told before each run what it is of; nil: nobody is.
+	// Step is told before each run what the run is about; nil: nobody is told.
 	Step func(what string)
 }
 
@@ -135,7 +134,7 @@ func (f Figure) small(o Options) (string, error) {
 }
 
 // Make draws a figure and writes its files into o.Dir: NAME.ndjson,
-// NAME[-suffix].svg and .png. It returns what the paper claims and what came out.
+// NAME[-suffix].svg. It returns what the paper claims and what came out.
 func (f Figure) Make(o Options) ([]Claim, error) {
 	s, err := f.sketch(o, nil)
 	if err != nil {
@@ -174,8 +173,7 @@ func (s *sheet) file(c named) string {
 // save writes the plots.
 func (s *sheet) save() error {
 	for _, c := range s.charts {
-		base := filepath.Join(s.Dir, s.file(c))
-		if err := errors.Join(c.SaveSVG(base+".svg"), c.SavePNG(base+".png")); err != nil {
+		if err := c.Save(filepath.Join(s.Dir, s.file(c)+".svg")); err != nil {
 			return err
 		}
 	}

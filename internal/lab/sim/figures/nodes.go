@@ -9,7 +9,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/lab/sim/nodes"
 )
 
-// Crowd is a collective of ranks of which several share a host's link, by one way.
+// Crowd is a collective by one way, with several ranks on each host that share its link.
 type Crowd struct {
 	nodes.Config
 	Way        nodes.Way

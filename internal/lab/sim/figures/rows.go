@@ -98,7 +98,7 @@ func rounded(v any) any {
 	return v
 }
 
-// hash is that of all that rows have from their runs.
+// hash returns a hash of everything that rows have from their runs.
 func hash(rows []json.RawMessage) (string, error) {
 	h := sha256.New()
 	for _, r := range rows {
@@ -161,7 +161,7 @@ func (s *sheet) next() (json.RawMessage, error) {
 	return row, nil
 }
 
-// equal reports that a row is not what it should be.
+// equal returns an error if a row is not the same as the one that it should be.
 func equal(is, should json.RawMessage) error {
 	a, err := same(is)
 	if err != nil {

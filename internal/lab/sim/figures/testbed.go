@@ -9,9 +9,9 @@ import (
 )
 
 // The testbed of Khalilov et al. (SC24) (section VI-A): 188 hosts with 56 Gbit/s on 18 switches of
-// 36 ports, which we take for 12 leaves and 6 spines. What it does not say is a guess: 500 ns a
-// link and switch, 300 ns of a core to receive a packet (its fig. 5 has a core at half to two
-// thirds of 200 Gbit/s).
+// 36 ports, which we take for 12 leaves and 6 spines. The paper says no more, so the rest is a
+// guess: 500 ns a link and switch, 300 ns of a core to receive a packet (its fig. 5 has a core at
+// half to two thirds of 200 Gbit/s).
 const (
 	testbedNodes  = 188
 	testbedLeaves = 12

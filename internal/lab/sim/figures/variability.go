@@ -10,8 +10,8 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/lab/sim/network"
 )
 
-// noise is how schedulers take the core from whoever receives: every host by itself, every so often,
-// for a while. Both are means of exponential distributions.
+// noise is how schedulers take the core from receiving threads: on every host by itself, every so often, for a while.
+// Both times are means of exponential distributions.
 type noise struct {
 	name       string
 	every, gap time.Duration
@@ -48,7 +48,7 @@ type spreadRow struct {
 	P5         float64   `json:"p5_us"`
 	P50        float64   `json:"p50_us"`
 	P95        float64   `json:"p95_us"`
-	Spread     float64   `json:"spread"`   // what is between the 5th and the 95th of a hundred, to the median
+	Spread     float64   `json:"spread"`   // 95th percentile less the 5th, as a share of the median
 	TimesUS    []float64 `json:"times_us"` // in ascending order
 	Seed       uint64    `json:"seed"`     // of the first
 }
@@ -84,7 +84,8 @@ func (n noise) run(s *sheet, c Case, runs int) (spreadRow, error) {
 	return row, nil
 }
 
-// quantile returns that of values in ascending order: the least that so large a share of them does not exceed.
+// quantile returns a quantile of values in ascending order: the least value that so large a share of them does not
+// exceed.
 func quantile(sorted []float64, share float64) float64 {
 	return sorted[min(len(sorted)-1, max(0, int(share*float64(len(sorted))+0.999999)-1))]
 }

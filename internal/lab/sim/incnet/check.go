@@ -24,8 +24,8 @@ func (s *sim) newBuffer(o, r int) *buffer {
 	return b
 }
 
-// input returns what a rank brings to an operation: any bits where only the
-// order of ranks decides, otherwise numbers whose sums are exact in any order.
+// input returns a rank's contribution to an operation: any bits where only the order of ranks
+// decides, otherwise numbers that have an exact sum in any order.
 func (s *sim) input(o, r int) []byte {
 	op := &s.Ops[o]
 	rng := rand.NewPCG(s.Seed, uint64(o)<<16|uint64(r))

@@ -29,7 +29,7 @@ var (
 	noPayload   = func(_ *sim, p *packet) { p.payload = nil }
 )
 
-// spoils are by what is spoiled.
+// spoils are the ways to spoil a datagram, by its kind.
 var spoils = map[wire.SlotKind][]spoil{
 	wire.Contribution: {
 		otherJob, otherStripe, otherMember, otherOwner, laterSlot, olderSlot, noType, noPayload,

@@ -115,8 +115,9 @@ func stream(seed uint64, tree bool, queue, chunks int) Scenario {
 	return s
 }
 
-// TestGapIsReported: one contribution that is lost in mid-stream, on any way up,
-// is sent again because of the gap alone, without a timer; so is what says that some are kept.
+// TestGapIsReported: one contribution that is lost in mid-stream, on any way up, is sent again
+// because of the gap alone, without a timer; the same holds for a message that says that some are
+// kept.
 func TestGapIsReported(t *testing.T) {
 	const chunks = 50
 	for _, kind := range []wire.SlotKind{wire.Contribution, wire.Kept} {

@@ -8,9 +8,9 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
 )
 
-// pipe is a path of datagrams from one end to another, which has a queue for what comes by it. What
-// arrives goes to whoever is there by then, as at an address that is used again: the job's number
-// tells sessions apart.
+// pipe is a path of datagrams from one end to another, with a queue of its own at the receiver. A
+// datagram that arrives goes to the receiver that is there by then, as at an address that is used
+// again: the job's number tells sessions apart.
 type pipe struct {
 	s        *sim
 	from, to int   // hosts

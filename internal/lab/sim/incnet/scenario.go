@@ -31,14 +31,14 @@ type Scenario struct {
 	// NodeCrashes are moments at which a node loses all it knows; every rank notices within Detect,
 	// and they go on through the restarted node.
 	NodeCrashes []Crash
-	// RankCrash, if not nil, ends a rank; the others learn of it within Detect.
+	// RankCrash, if not nil, ends a rank; the others are told within Detect.
 	RankCrash *Crash
 }
 
 // Op is one operation of the script that every rank runs.
 type Op struct {
 	collective.Op
-	InPlace bool // the result lies in this rank's own shard of what it sends
+	InPlace bool // the result lies in this rank's own shard of its input
 }
 
 // owned returns how many bytes of the result are a rank's.
@@ -67,7 +67,8 @@ type Net struct {
 	Late          float64        // of what was read coming once more, up to lateness later
 	Forge         float64        // of a copy with a spoiled field
 	Full          float64        // of a node's socket having no room for a datagram
-	// Drop says what is lost too, nil: nothing. A datagram that says what is kept is about so many slots.
+	// Drop, if not nil, says which datagrams are lost besides. slots is how many slots the datagram is about: a Kept may
+	// be about several.
 	Drop func(h *wire.Slot, slots int) bool `json:"-"`
 }
 

@@ -6,7 +6,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/protocol/innetwork"
 )
 
-// errTold ends what is in flight where another rank has crashed.
+// errTold ends the operations in flight where another rank has crashed.
 var errTold = errors.New("another rank has crashed")
 
 // crashNode makes a node forget everything; the ranks notice one by one.
@@ -22,8 +22,8 @@ func (s *sim) crashNode(c Crash) {
 	}
 }
 
-// leave ends a session at a rank, whether it has joined it yet or not. When all have left it, they
-// tell each other what they hold and go on directly, one by one.
+// leave ends a session at a rank, whether the rank has joined it yet or not. When all have left it,
+// the ranks tell each other which results they hold and go on directly, one by one.
 func (r *rank) leave(session int) {
 	s := r.s
 	if r.ended() || r.left >= session {
@@ -80,7 +80,7 @@ func (r *rank) join(session int, t innetwork.Terms, number int) {
 	r.round()
 }
 
-// crashRank ends a rank; the others learn of it one by one, and end.
+// crashRank ends a rank; the others are told one by one, and end.
 func (s *sim) crashRank(c *Crash) {
 	if s.ranks[c.Who].completed == len(s.Ops) {
 		return

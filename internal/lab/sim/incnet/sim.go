@@ -84,10 +84,10 @@ type sim struct {
 	places      []place    // of the nodes
 	numbers     []int      // of the ranks at their nodes
 	expected    [][][]byte // results by operation and owner
-	records     [][]byte   // of those that have left the session
+	records     [][]byte   // of the ranks that have left the session
 	leaving     int        // ranks that have
 	resumed     int        // ranks that go on directly after that
-	failing     bool       // a rank has crashed: the others end when they learn of it
+	failing     bool       // a rank has crashed: the others end when they are told
 	dropped     int        // datagrams that Net.Drop has lost
 	result      Result
 	err         error
@@ -149,8 +149,8 @@ func (s *sim) run() {
 // hosts is how many there are: those of the ranks, then those of the nodes.
 func (s *sim) hosts() int { return s.Terms.Ranks + len(s.Parents) }
 
-// connect builds the network: all ends on one switch, whose links take no time to speak of but the
-// delay.
+// connect builds the network: all ends on one switch. Apart from the delay, its links take next to
+// no time.
 func (s *sim) connect() (err error) {
 	links := 0 // at most, of a host
 	s.places, s.numbers = s.plant()

@@ -16,7 +16,7 @@ func (c *counting) Receive(*Packet) { c.received++ }
 func (c *counting) Wake(uint64)     {}
 
 // BenchmarkAllgather1024 is the traffic of an Allgather of 32 packets a host
-// among 1024 hosts, chains of it in turn: 32,768 multicast packets to 1023
+// among 1024 hosts, which multicast in chains: 32,768 multicast packets to 1023
 // hosts each.
 func BenchmarkAllgather1024(b *testing.B) {
 	for _, x := range []struct {

@@ -29,7 +29,8 @@ const (
 	MaxFactor  = 1e6
 )
 
-// check says what is wrong and what is allowed.
+// check returns an error that says which value is wrong and which ones are
+// allowed.
 func (c *Config) check(t *fattree.Tree) error {
 	mtu := c.MTU
 	if mtu == 0 {

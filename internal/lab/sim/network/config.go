@@ -42,11 +42,11 @@ type Config struct {
 	Cost        Time
 	CostPerByte float64
 	Depth       int
-	// Adaptive says that switches send unicast packets up by the port with the
-	// shortest queue, so that they overtake each other. Multicast packets do not:
-	// as in InfiniBand's multicast forwarding tables a tree fixes its links, one
-	// of each bundle, whatever waits there. Those of one sender and group overtake
-	// each other by Jitter only; those of several groups take several trees.
+	// Adaptive says that switches send unicast packets up by the port with the shortest queue, so that
+	// they overtake each other. Multicast packets do not: as in InfiniBand's multicast forwarding
+	// tables a tree fixes its links, one of each bundle, however long the queue there is. Multicast
+	// packets of one sender and group overtake each other by Jitter only; those of several groups take
+	// several trees.
 	Adaptive bool
 	// RTO is after how long a lost reliable packet is sent again, doubled with
 	// each loss of the same packet up to 64 times; 0: 1 ms.

@@ -6,8 +6,8 @@ import (
 )
 
 // Dead is a path from one host to another that delivers nothing any more, for good, while all
-// others go on: what a firewall, a port that takes no large frames or a lost multicast entry makes
-// of it.
+// others go on. A firewall, a port that takes no large frames or a lost multicast entry makes such
+// a path.
 type Dead struct {
 	From, To int // hosts; -1: all
 	At       Time

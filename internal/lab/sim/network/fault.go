@@ -14,8 +14,8 @@ type Faults struct {
 	// any of its packets is, which for Count of them each by itself has the
 	// probability 1-(1-p)^Count, here as for MulticastLoss and Corrupt.
 	Loss, LinkLoss float64
-	// MulticastLoss is that of a multicast packet on a link to a host, besides:
-	// 1 where the network does not pass the group.
+	// MulticastLoss is the probability, in addition to Loss, that a multicast packet is lost on a link
+	// to a host: 1 where the network does not pass the group.
 	MulticastLoss float64
 	// Burst is the mean length of a run of losses on a link, in packets, with
 	// the same mean loss; 0 or 1: each by itself.
@@ -71,7 +71,7 @@ type Partition struct {
 	Split bool
 }
 
-// check says what is wrong and what is allowed.
+// check returns an error that says which value is wrong and which ones are allowed.
 func (f *Faults) check(t *fattree.Tree) error {
 	odds := func(name string, p float64) error {
 		if !(p >= 0 && p <= 1) {
@@ -155,7 +155,7 @@ func newChance(p float64) chance {
 	return chance(p * (1 << 64))
 }
 
-// anyOf returns the chance that of count packets, each by itself, any is met.
+// anyOf returns the chance that at least one of count packets is met, each by itself.
 func (c chance) anyOf(count int32) chance {
 	if count == 1 || c == 0 || c == always {
 		return c

@@ -34,7 +34,7 @@ func TestLossMean(t *testing.T) {
 			require.InDelta(t, x.loss*packets, lost, 0)
 			continue
 		}
-		// Five deviations of a binomial count, whose variance runs multiply.
+		// Five standard deviations of a binomial count; runs multiply its variance.
 		require.InDelta(t, x.loss*packets, lost, 5*math.Sqrt(packets*x.loss*2*x.run), "%+v", x)
 		require.InEpsilon(t, x.run, lost/runs, 0.2, "%+v", x)
 	}
@@ -232,8 +232,8 @@ func TestSlow(t *testing.T) {
 	require.Equal(t, Time(1500+219), all[2].got[0].at)
 }
 
-// What is sent to or by a crashed host is gone; after a restart a flow begins
-// anew, and nothing from before turns up.
+// Packets that are sent to or by a crashed host are gone; after a restart a
+// flow begins anew, and nothing from before turns up.
 func TestCrash(t *testing.T) {
 	for _, lossless := range []bool{false, true} {
 		for _, jitter := range []Time{0, 3000} {
@@ -412,7 +412,7 @@ func TestJSON(t *testing.T) {
 	require.Equal(t, c, back)
 }
 
-// A host is busy with what has come, not with what is on its way.
+// A host is busy with packets that have come, not with packets on their way.
 func TestBusy(t *testing.T) {
 	for _, jitter := range []Time{0, 1} { // on their way from the switch, or landing
 		// 100 ns a link and 1 ms to its other end, 10 us to take it.

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// host is a host's receive path. Its size, like a worker's, is that of a line of a processor's cache:
-// a packet to all hosts looks at all of them.
+// host is a host's receive path. It has the size of a line of a processor's cache, and so has a
+// worker: a packet to all hosts looks at all of them.
 type host struct {
 	received, overflow, gone uint64 // see HostCounter
 
@@ -31,10 +31,10 @@ func (n *Network) Host(node int) HostCounter {
 	return HostCounter{Received: h.received, Overflow: h.overflow, Gone: h.gone, Busy: Time(h.busy / 1000)}
 }
 
-// Busy returns until when a host's workers are busy with what has come to it by
-// now, of a train its head: a driver that has packets in its queue does not take
-// silence for a loss. What is still on the last link, or in the queue before
-// it, does not count. A moment that has passed: they are idle.
+// Busy returns until when a host's workers are busy with the packets that have come to it by now; a
+// train has come when its head has. A driver that has packets in its queue does not take silence
+// for a loss. A packet that is still on the last link, or in the queue before it, does not count. A
+// moment that has passed: the workers are idle.
 func (n *Network) Busy(node int) Time {
 	busy := int64(0)
 	for w := range n.Workers {
@@ -111,13 +111,13 @@ func (n *Network) work(p *Packet, to int, head, tail int64) (done int64, ok bool
 	case head <= now:
 		w.busy = done
 	case done > head: // else it is taken the moment it comes, and keeps nobody busy
-		w.busyAt(now) // forgets what is there by now
+		w.busyAt(now) // forgets the packets that are there by now
 		w.coming.push(coming{head, done})
 	}
 	return done, true
 }
 
-// busyAt returns when it will have taken what is there by now.
+// busyAt returns when the worker will have taken all packets that are there by now.
 func (w *worker) busyAt(now int64) int64 {
 	for w.coming.len() > 0 && w.coming.front().head <= now {
 		w.busy = max(w.busy, w.coming.front().done)

@@ -105,7 +105,8 @@ func load(t *rapid.T, n *Network, reliable float64, multicast bool) (sent, relia
 	return sent, reliables
 }
 
-// What is sent is received, or counted as lost somewhere, and none is left.
+// Every packet that is sent is received, or counted as lost somewhere, and none
+// is left.
 func TestConservation(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := randomConfig(t)
@@ -137,8 +138,8 @@ func TestConservation(t *testing.T) {
 	})
 }
 
-// Each switch sends on what it gets: a copy of a multicast to every other port
-// of its tree.
+// Each switch sends on everything that it gets: a copy of a multicast to every
+// other port of its tree.
 func TestConservationOfMulticast(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := randomConfig(t)
@@ -171,8 +172,8 @@ func TestConservationOfMulticast(t *testing.T) {
 	})
 }
 
-// Reliable packets arrive once and in the order of their pair, whatever else
-// happens.
+// Reliable packets arrive once and in the order of their pair, under any
+// faults.
 func TestReliable(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := randomConfig(t)
@@ -328,7 +329,7 @@ func TestTrains(t *testing.T) {
 	}
 }
 
-// The same seed gives the same run, whatever GOMAXPROCS.
+// The same seed gives the same run under any GOMAXPROCS.
 func TestRepeats(t *testing.T) {
 	once := func(seed uint64) (uint64, Time, string) {
 		c := Config{

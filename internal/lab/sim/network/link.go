@@ -8,15 +8,15 @@ import (
 
 // link is one direction of a link, with the port that sends into it.
 type link struct {
-	free    int64   // when the port has sent what it holds, ps
+	free    int64   // when the port has sent all that it holds, ps
 	perByte float64 // ps
-	room    int64   // most time that what a switch's port holds takes, ps
+	room    int64   // how much a switch's port may hold, as time, ps
 	latency int64   // ps
-	most    int64   // what it held at most, as time, ps
+	most    int64   // how much the port held at most, as time, ps
 	to      int32
 	reverse int32
 	loss    int32 // in losses, -1: loses nothing
-	bad     int8  // of a bursty link: 1 in a run of losses, -1 out of it
+	bad     int8  // state of a bursty link: 1 in a run of losses, -1 out of one
 	down    *spans
 }
 
@@ -82,9 +82,9 @@ func (f *Faults) mean(p *fattree.Port, host int) float64 {
 // being fused with the sum, so that all machines round alike.
 func (l *link) time(bytes int64) int64 { return int64(float64(float64(bytes)*l.perByte) + 0.5) }
 
-// transmit sends a packet whose head is at a port now, and whose tail follows
-// lag later. It returns when the head reaches the other end and how far the
-// tail is behind it there, in ps; false: it did not get there.
+// transmit sends a packet: its head is at a port now, and its tail follows lag later. It returns
+// when the head reaches the other end and how far the tail is behind it there, in ps; false: it did
+// not get there.
 func (n *Network) transmit(p *Packet, q int, lag int64) (head, tail int64, ok bool) {
 	now := ps(n.now)
 	l, c := &n.links[q], &n.counts[q]
@@ -124,7 +124,7 @@ func (n *Network) transmit(p *Packet, q int, lag int64) (head, tail int64, ok bo
 	return start + first + l.latency, end - start - first, true
 }
 
-// Counter is what a port has sent, by class of packets, and what became of it.
+// Counter counts the packets that a port has sent, by class, and their fate.
 type Counter struct {
 	Packets [Classes]uint64 // also those lost later; a train as its packets
 	Bytes   [Classes]uint64 // on the wire
@@ -169,7 +169,7 @@ func (n *Network) Backlog(node, rail int) Time {
 	return Time(most / 1000)
 }
 
-// load returns how long a port takes to send what it holds, in ps.
+// load returns how long a port takes to send all that it holds, in ps.
 func (n *Network) load(q int) int64 {
 	l := &n.links[q]
 	rest := max(0, l.free-ps(n.now))

@@ -1,12 +1,12 @@
 package network
 
-// A lossless network has real queues. Each link has room for Queue bytes at
-// its far end, and its port sends a packet only if that has room for it, as
+// A lossless network has real queues. Each link has room for Queue bytes at its
+// far end, and its port sends a packet only if that has room for it, as
 // InfiniBand's credits do. A packet keeps its room until the switch has sent
 // all its copies, or the host's worker has taken it; the word that there is
-// room again travels in no time. What is larger than Queue goes into empty
-// room. As routes to hosts and multicast trees go up and then down, rooms wait
-// for each other in no circle.
+// room again travels in no time. A packet that is larger than Queue goes into
+// empty room. As routes to hosts and multicast trees go up and then down, rooms
+// wait for each other in no circle.
 
 // rooms is the state of a lossless network.
 type rooms struct {

@@ -4,12 +4,11 @@
 // goes wrong. One seeded source of randomness decides everything, so that a
 // run is repeated by its seed on any machine.
 //
-// A drop-tail port is no queue but a moment: when it will have sent what it
-// holds. A packet that arrives at t leaves at the later of t and that moment,
-// so a link costs one event, and the last one none: the moment at which a
-// host's worker has taken the packet follows from the worker's own moment, and
-// is the only event of a delivery. Ports side by side whose copies of a
-// multicast arrive at one moment share one event.
+// A drop-tail port is no queue but a moment: the moment at which it will have sent all that it
+// holds. A packet that arrives at t leaves at the later of t and that moment, so a link costs one
+// event. The last link costs none: the moment at which a host's worker has taken the packet follows
+// from the worker's own moment, and is the only event of a delivery. Ports side by side share one
+// event if their copies of a multicast arrive at one moment.
 //
 // Inside the package moments of ports and workers are in picoseconds, for a
 // packet takes 10.4 ns at 3.2 Tbit/s; events are in nanoseconds, rounded up.
@@ -86,8 +85,8 @@ type state struct {
 	epoch int32
 }
 
-// New builds a network, whose run depends on the Config and the seed only. An
-// error names what was wrong and what is allowed.
+// New builds a network. Its run depends on the Config and the seed only. An error says which value
+// was wrong and which ones are allowed.
 func New(c Config, seed uint64) (*Network, error) {
 	tree, err := fattree.New(c.Tree)
 	if err != nil {

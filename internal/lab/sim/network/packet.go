@@ -27,9 +27,9 @@ type Packet struct {
 	// Header bytes more on the wire.
 	Bytes int32
 	Count int32 // packets that travel as one; 0: one
-	// Reliable says that it arrives once and in order of its From and To,
-	// whatever is lost, as over TCP or RC. A loss costs RTO, doubling, and its
-	// bytes again. It never overflows a receive queue. Only unicast.
+	// Reliable says that the packet arrives once and in order of its From and To,
+	// under any losses, as over TCP or RC. A loss costs RTO, doubling, and the
+	// packet's bytes again. It never overflows a receive queue. Only unicast.
 	Reliable bool
 	Class    uint8
 	Body     any    // the endpoint's own
@@ -40,7 +40,7 @@ type Packet struct {
 	wire   int32 // bytes on the wire
 	worker int32
 	epoch  int32 // of From and To, summed
-	share  int32 // whose it is
+	share  int32 // number of the Share that sent it
 	flow   int32 // of a reliable packet
 	seq    uint32
 	tries  uint32 // losses so far
@@ -81,7 +81,7 @@ func (n *Network) Packet() *Packet {
 func (n *Network) packet(id int32) *Packet { return &n.slabs[id/slabSize][id%slabSize] }
 
 // InFlight returns how many packets are neither delivered nor lost for good at
-// every receiver, with those that were taken from the pool and not sent.
+// every receiver, and how many were taken from the pool and not sent, together.
 func (n *Network) InFlight() int { return len(n.slabs)*slabSize - len(n.free) }
 
 // done drops one hold on a packet.

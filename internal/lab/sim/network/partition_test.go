@@ -65,7 +65,7 @@ func TestSplit(t *testing.T) {
 	}
 }
 
-// Switches are on the side of those that a split does not name.
+// Switches are on the side of the hosts that a split does not name.
 func TestSplitSwitches(t *testing.T) {
 	n, all := build(t, Config{Tree: two, Faults: Faults{Partitions: []Partition{{Hosts: []int{3}, For: time.Second, Split: true}}}})
 	root := int32(n.Tree().Root(0))

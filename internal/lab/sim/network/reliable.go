@@ -57,8 +57,9 @@ func (n *Network) resend(p *Packet) {
 }
 
 // landReliable lets a packet land at a host at a moment. If others of its flow
-// are to come first it is held, else it is taken, with those that waited for
-// it. takes is 1 if it takes room on its link; what is held does not.
+// are to come first, the packet is held. Else it is taken, and so are the
+// packets that waited for it. takes is 1 if the packet takes room on its link;
+// a held packet takes none.
 func (n *Network) landReliable(p *Packet, q int, head, tail int64, takes uint64) {
 	f := &n.flows[p.flow]
 	switch {
@@ -81,7 +82,7 @@ func (n *Network) landReliable(p *Packet, q int, head, tail int64, takes uint64)
 	}
 }
 
-// release takes the packets whose turn has come with p at a moment.
+// release takes the held packets that come next after p, at a moment.
 func (n *Network) release(p *Packet, q int, at int64) {
 	f := &n.flows[p.flow]
 	for f.waiting > 0 {
@@ -101,8 +102,9 @@ func (n *Network) release(p *Packet, q int, at int64) {
 	}
 }
 
-// workInOrder lets a packet whose turn it is through the receive path. What
-// another worker would have taken earlier waits for the packet before it.
+// workInOrder lets the next packet of a flow through the receive path. If
+// another worker would have taken it earlier, it waits for the packet before
+// it.
 func (n *Network) workInOrder(p *Packet, head, tail int64) int64 {
 	done, _ := n.work(p, int(p.To), head, tail)
 	f := &n.flows[p.flow]
@@ -174,8 +176,9 @@ func (n *Network) breakOff(i int32) {
 }
 
 // Restart starts a crashed node again, with nothing in its queues; its workers
-// take on when they would have taken what they had lost. What was sent to it
-// while it was down is gone, also where it has not arrived.
+// go on at the moment at which they would have taken the packets that were
+// lost. Packets that were sent to it while it was down are gone, even if they
+// have not arrived yet.
 func (n *Network) Restart(node int) {
 	if n.state[node].dead {
 		n.state[node].dead = false

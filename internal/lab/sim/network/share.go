@@ -1,8 +1,9 @@
 package network
 
-// Share is one of several jobs' part of a network: what an endpoint of a job sends comes to that job's
-// endpoints, of which each node has one at most. Links, the queues of switches and the receive paths
-// of hosts are everybody's. A Share is the Network in all that it does not say itself.
+// Share is one of several jobs' part of a network: packets that an endpoint of a job sends come to
+// that job's endpoints. Each node has at most one endpoint of a job. Links, the queues of switches
+// and the receive paths of hosts are everybody's. For everything that a Share does not define it is
+// the Network.
 type Share struct {
 	*Network
 	number int32
@@ -26,7 +27,7 @@ func (s *Share) Attach(node int, to Node) { s.nodes[s.number][node] = to }
 // At asks for a Wake of the job's endpoint at a node.
 func (s *Share) At(at Time, node int, tag uint64) { s.at(at, node, s.number, tag) }
 
-// TreeOf returns which of the network's multicast trees a packet of the job takes that has this Group.
+// TreeOf returns the multicast tree that a packet of the job takes, by its Group.
 func (s *Share) TreeOf(group int) int { return (group + int(s.first)) % s.tree.Trees() }
 
 // Send sends a packet to the job's endpoints.

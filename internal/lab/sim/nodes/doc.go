@@ -16,10 +16,10 @@
 //
 // # What is simplified
 //
-// Memory takes no time with nodes: what a rank of a column brings to a Reduce-Scatter stands for the
-// sum of its host's ranks, and what a column has gathered is everybody's. Steps are whole shards: in
-// life, segments of 256 KiB overlap memory with the network. So times are those of the network alone,
-// and what they are held against is what the bytes on the links allow.
+// Memory takes no time with nodes: a column's rank brings its own input to a Reduce-Scatter, and this stands for the
+// sum of its host's ranks; when a column has gathered a shard, all ranks have it. Steps are whole shards: in life,
+// segments of 256 KiB overlap memory with the network. So times are those of the network alone, and they are compared
+// with the time that the bytes take on the links.
 //
 // At scale shards are small, and latency with them: a shard of 16 KiB with 16 ns a hop is to the model
 // one of 512 KiB with 500 ns, in packets that are as much larger. Headers count as on packets of 4 KiB.

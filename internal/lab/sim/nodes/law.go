@@ -13,7 +13,7 @@ const (
 	Ring   = Way(crossing.Ring)
 )
 
-// Collective is what is run.
+// Collective is the operation of a run.
 type Collective string
 
 // The collectives.

@@ -12,8 +12,8 @@ func size(hosts, perHost, bytes int) Config {
 	return Config{Hosts: hosts, PerHost: perHost, Bytes: bytes, Gbps: 200, Latency: 500 * time.Nanosecond, Train: 4, Seed: 1}
 }
 
-// What passes a host's link is the law's, no less, and with headers, control messages and whatever else
-// at most 3 % more.
+// A host's link passes the bytes of the law, no less, and at most 3 % more, for headers, control messages and
+// everything else.
 func TestCrosses(t *testing.T) {
 	for _, c := range []Config{size(4, 4, 256<<10), size(2, 8, 256<<10), size(3, 2, 256<<10), size(4, 1, 256<<10)} {
 		for _, w := range Ways {

@@ -25,8 +25,8 @@ type Config struct {
 	Seed           uint64
 }
 
-// Scaled returns hosts with links of 200 Gbit/s, whose latency is to a shard of so many bytes as 500 ns
-// are to one of 512 KiB; of more, 500 ns.
+// Scaled returns hosts with links of 200 Gbit/s. Their latency is to a shard of so many bytes as 500 ns are to a shard
+// of 512 KiB; for a larger shard it is 500 ns.
 func Scaled(hosts, perHost, bytes, train int, seed uint64) Config {
 	c := Config{Hosts: hosts, PerHost: perHost, Bytes: bytes, Radix: 32, Gbps: 200, Train: train, Seed: seed}
 	c.Latency = network.Time(min(500, 500*bytes/(512<<10)))
@@ -53,8 +53,8 @@ const (
 	window     = 1024
 )
 
-// Run runs a collective by a way to its end. The error says what is wrong with the configuration, or is
-// the first violation: every byte or its checksum is compared, as in the packages that do the work.
+// Run runs a collective by a way to its end. The error says why the configuration is wrong, or is the first violation:
+// every byte or its checksum is compared, as in the packages that do the work.
 func (c Config) Run(w Way, what Collective) (Result, error) {
 	run := c.run
 	if w == Ring {

@@ -44,13 +44,13 @@ type Config struct {
 
 	Cutoff, Reorder Time // as in innetwork.Terms; 0: 1 ms and 100 us
 
-	// What it takes a switch to add a contribution or to pass a message on,
-	// each stripe by itself. 0: nothing, it sums at line rate.
+	// The time that a switch takes to add a contribution or to pass a message on, each stripe by
+	// itself. 0: none, it sums at line rate.
 	SwitchCost        Time
 	SwitchCostPerByte float64 // ns
 }
 
-// Limits of what is chosen by default.
+// Limits of the values that are chosen by default.
 const (
 	defaultChunk   = 4096
 	defaultStripes = 8
@@ -62,11 +62,11 @@ const (
 // Depth is how many windows NCCL has in flight.
 const Depth = 8
 
-// types are those whose sums over all ranks are exact, given small numbers.
+// types are the types that have exact sums over all ranks, given small numbers.
 var types = map[string]reduce.Type{"": reduce.F32, "f32": reduce.F32, "f64": reduce.F64, "i32": reduce.I32, "bf16": reduce.BF16}
 
-// fill returns the configuration with what was left open chosen for a topology, or what is wrong
-// with it.
+// fill returns the configuration with all values that were left open chosen for a topology, or an
+// error if it is wrong.
 func (c Config) fill(t *fattree.Tree) (Config, error) {
 	typ, known := types[c.Type]
 	hosts := t.Hosts

@@ -12,9 +12,9 @@ import (
 )
 
 // Direct is a Reduce-Scatter from rank to rank (internal/protocol/direct) by the engine that ships,
-// over streams that are the simulated network: once in each of some shares, whose ranks of one host
-// take turns at its NIC. What streams carry is of the reliable class: acknowledgements are not
-// modelled, and there is room for what a receiver has not read.
+// over streams that are the simulated network. It runs once in each of some shares; the ranks of
+// one host take turns at its NIC. The bytes of streams are of the reliable class: acknowledgements
+// are not modelled, and there is room for all that a receiver has not read.
 type Direct struct {
 	cfg      Config // filled
 	net      *network.Network

@@ -11,11 +11,10 @@
 //	host --contribution--> leaf --partial sums--> ... --> root
 //	host <--result-------- leaf <--result-------- ... <-- root
 //
-// What travels is real: elements, headers and sums, and every byte of every
-// result is compared with reduce.Fold over all ranks' inputs in rank order. All
-// inputs are windows of one vector of small numbers (see inputs), so a run of
-// 1024 hosts takes no more memory for them than one of 4; results take P N bytes. Nothing here
-// knows what a member sends or which of its contributions stay at home.
+// What travels is real: elements, headers and sums, and every byte of every result is compared with reduce.Fold over
+// all ranks' inputs in rank order. All inputs are windows of one vector of small numbers (see inputs), so a run of 1024
+// hosts takes no more memory for them than one of 4; results take P N bytes. Nothing here knows what a member sends, or
+// that some of its contributions stay at home.
 //
 // Direct is the same without switches, from rank to rank over streams (direct.go, streams.go).
 //
@@ -26,17 +25,16 @@
 // Config.SwitchCost and SwitchCostPerByte give each stage of a switch, which is
 // one engine a stripe, a cost. Hosts' receive costs are the network's.
 //
-// A datagram is as large as Config.Chunk. One that is larger than the network's MTU is a train of
-// packets; then fewer events stand for the same bytes: chunks of 64 KiB are the coarse mode. All
-// datagrams are unreliable, as in life: members recover what is lost.
+// A datagram is as large as Config.Chunk. One that is larger than the network's MTU is a train of packets; then fewer
+// events stand for the same bytes: chunks of 64 KiB are the coarse mode. All datagrams are unreliable, as in life:
+// members repair losses.
 //
 // # Pacing
 //
-// A host's sockets take contributions when its NIC is idle (Config.Ahead bytes, stripe by stripe in
-// turn), and again 1 ns after it is through with them. So the NIC never starves, and
-// an endpoint that shares it and looks when it is idle, as the ranks of
-// internal/lab/sim do, comes first: beside a Reduce-Scatter that always has
-// something to send, an Allgather gets what it asks for.
+// A host's sockets take contributions when its NIC is idle (Config.Ahead bytes, stripe by stripe in turn), and again 1
+// ns after it is through with them. So the NIC never starves, and an endpoint that shares it and looks when it is idle,
+// as the ranks of internal/lab/sim do, comes first: beside a Reduce-Scatter that always has something to send, an
+// Allgather gets all that it asks for.
 //
 // A reduction goes as fast as its slowest contributor. In an Allgather of M chains just M ranks
 // multicast at a time, and the contributions of these wait meanwhile: each lags behind the others
@@ -48,8 +46,7 @@
 // Where the windows of the reduction hold less, as with shards of 256 KiB, the Allgather's should
 // be no more than that.
 //
-// Rows of 64 KiB a shard go to the stripes in turn (innetwork.BlockBytes). A shard of one row
-// uses one stripe and one tree, whose links between switches it fills; an
-// Allgather in the same tree then has half of them. Give both several trees:
-// shards of several rows, and several subgroups.
+// Rows of 64 KiB a shard go to the stripes in turn (innetwork.BlockBytes). A shard of one row uses one stripe and one
+// tree, and fills this tree's links between switches; an Allgather in the same tree then has half of them. Give both
+// several trees: shards of several rows, and several subgroups.
 package reduction

@@ -137,7 +137,7 @@ func (h *Host) note(b *Packet) {
 	h.job.result.Checked += uint64(len(b.payload))
 }
 
-// Wake is a timer, or a NIC that is nearly through with what it was given.
+// Wake handles a timer, or a NIC that has nearly sent all that it was given.
 func (h *Host) Wake(tag uint64) {
 	switch {
 	case tag == wakePost:

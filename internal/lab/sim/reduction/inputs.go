@@ -59,7 +59,7 @@ func (in *inputs) of(rank, owner int) []byte {
 	return in.vector[(rank+owner)*in.size:][:in.bytes:in.bytes]
 }
 
-// check returns what is wrong with an owner's result, or nil.
+// check returns an error if an owner's result is wrong.
 func (in *inputs) check(owner int, result []byte) error {
 	want := in.sums[owner*in.size:][:in.bytes]
 	if bytes.Equal(result, want) {

@@ -42,8 +42,8 @@ type Result struct {
 	Events, Hash                                  uint64 // of the network
 }
 
-// Run runs the Reduce-Scatter alone. The error says what is wrong with the
-// configuration, or is the first violation: a wrong byte, a result taken twice, a hang.
+// Run runs the Reduce-Scatter alone. The error says why the configuration is wrong, or is the first
+// violation: a wrong byte, a result taken twice, a hang.
 func (c Config) Run() (Result, error) {
 	n, err := network.New(c.Net, c.Seed)
 	if err != nil {

@@ -1,18 +1,18 @@
 package reduction
 
-// lane is a rail of a host, whose NIC the sockets of some stripes share: it paces contributions. An
-// idle NIC is given Config.Ahead bytes of them, and when it is through with these, the next. The
-// sockets take turns, a run each.
+// lane is a rail of a host. It paces the contributions of the sockets that share the rail's NIC: an
+// idle NIC is given Config.Ahead bytes of them, and when it has sent these, the next. The sockets
+// take turns, a run each.
 type lane struct {
 	host    *Host
 	rail    int
 	tag     uint64 // of its wake-ups
 	sockets []*socket
 	last    int  // the socket that has sent last
-	turn    int  // that may send
-	open    bool // the NIC was idle, and takes what is left
-	left    int  // bytes
-	moved   bool // some of that was sent since pump was called
+	turn    int  // the socket that may send
+	open    bool // the NIC was idle, and takes the bytes of left
+	left    int  // bytes that the NIC still takes
+	moved   bool // something was sent since pump was called
 	waiting bool // a wake-up is asked for
 }
 
@@ -63,7 +63,7 @@ func (l *lane) pump() bool {
 		l.open = false
 		l.wait()
 		return false
-	case !moved: // whose turn it is has nothing any more
+	case !moved: // the socket that has the turn has nothing any more
 		l.sockets[l.turn].wants = false
 		l.open = l.pass()
 	}
@@ -72,8 +72,8 @@ func (l *lane) pump() bool {
 
 func (l *lane) backlog() Time { return l.host.job.net.Backlog(l.host.rank, l.rail) }
 
-// wait asks for a wake-up when the NIC is through with what it has: a moment later, so that whoever
-// shares it and looks when it is idle comes first.
+// wait asks for a wake-up when the NIC has sent all that it has: a moment later, so that an
+// endpoint that shares the NIC and looks when it is idle comes first.
 func (l *lane) wait() {
 	l.waiting = true
 	net := l.host.job.net

@@ -17,7 +17,7 @@ type path struct {
 	sockets []*socket // by stripe
 	lanes   []*lane
 	arrived *Packet // what the engine is to read; nil: nothing
-	result  bool    // what it has read last is a result
+	result  bool    // the engine has read a result last
 }
 
 var _ fabric.Switch = (*path)(nil)
@@ -101,17 +101,17 @@ func (s *socket) add(h *wire.Slot, payload []byte) bool {
 	if cap(s.added) == 0 {
 		s.added = make([]Packet, 0, batch)
 	}
-	if h.Kind != wire.Contribution { // whose memory stays as it is
+	if h.Kind != wire.Contribution { // the memory of a contribution stays as it is
 		payload = bytes.Clone(payload)
 	}
 	s.added = append(s.added, Packet{head: *h, payload: payload})
 	return true
 }
 
-// paced reports whether a datagram waits for its turn: those that say something are too small to.
+// paced reports whether a datagram waits for its turn: contributions do, the others are too small.
 func paced(b *Packet) bool { return b.head.Kind == wire.Contribution }
 
-// flush gives the NIC what was added: of contributions, which are paced, what it takes.
+// flush gives the NIC the added datagrams, but no more contributions than it takes: they are paced.
 func (s *socket) flush() (sent int) {
 	for i := range s.added {
 		b := &s.added[i]
@@ -133,7 +133,7 @@ func (s *socket) flush() (sent int) {
 	return sent
 }
 
-// class tells what is sent for the first time from what is sent again.
+// class tells a first transmission from a later one.
 func (s *socket) class(slot uint32) uint8 {
 	if wire.Before(slot, s.next) {
 		return network.Repair

@@ -166,7 +166,7 @@ func TestConfigErrors(t *testing.T) {
 	}
 }
 
-// The checker must see what it is there for.
+// The checker must see the errors that it is there for.
 func TestCheckerSees(t *testing.T) {
 	c, err := on(4, 0).fill(mustTree(t, 4))
 	if err != nil {

@@ -9,14 +9,14 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
 )
 
-// streams are a rank's to and from all others. They implement fabric.Streams, but for that they keep
-// what they are given of inputs, which stay as they are.
+// streams are a rank's to and from all others. They implement fabric.Streams, except that they keep the memory of
+// inputs that they are given: it stays as it is.
 type streams struct {
 	rank    *directRank
 	came    [][][]byte // by rank: pieces that were not consumed
-	to      int        // of what is to be flushed
+	to      int        // the rank that out is for
 	out     segment
-	header  []byte // the last small piece, of which most are alike
+	header  []byte // the last small piece, kept as most of them are alike
 	refused bool
 }
 

@@ -9,8 +9,8 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 )
 
-// Switch is a switch that aggregates: it has a stage of each stripe whose tree
-// it is in. It implements network.Node.
+// Switch is a switch that aggregates: it has a stage for each stripe that has it in its tree. It
+// implements network.Node.
 type Switch struct {
 	job    *Job
 	node   int
@@ -25,9 +25,9 @@ type stage struct {
 	stripe int
 	timer  Time // the earliest wake-up asked for, 0: none
 
-	// Of a switch that takes time: what has arrived and is not read.
+	// In a switch that takes time: packets that have arrived and are not read.
 	queue []*Packet
-	free  Time // when what is queued is read
+	free  Time // when the packets in the queue are read
 }
 
 // Wake-ups of a switch: two for each stripe.

@@ -26,8 +26,8 @@ func shards(t *testing.T, c Config) float64 {
 	return float64(r.Time) * c.Net.Gbps / 8 / float64(c.Bytes)
 }
 
-// With windows of all owners in flight each rank has one shard less to send, and its link no pause; with fewer,
-// whoever's result is not under way has to send for all.
+// With windows of all owners in flight each rank has one shard less to send, and its link no pause. With fewer, a rank
+// has to send for all owners while its own result is not under way.
 func TestTracksOfAllOwners(t *testing.T) {
 	for name, c := range map[string]struct {
 		hosts, windows, inFlight int
@@ -50,7 +50,7 @@ func TestTracksOfAllOwners(t *testing.T) {
 	}
 }
 
-// One track serves owner after owner, whatever is in flight.
+// One track serves owner after owner, with any windows in flight.
 func TestOneTrackServesOwnerAfterOwner(t *testing.T) {
 	c := cut(4, 2, 8)
 	c.Tracks, c.Stripes = 1, 4

@@ -16,8 +16,8 @@ import (
 
 const shardBytes = 8 << 20
 
-// windows runs an Allgather and a Reduce-Scatter at once, cut as NCCL does, of which one begins
-// later. It returns when each was done, in units of what a shard takes on a link.
+// windows runs an Allgather and a Reduce-Scatter at once, cut as NCCL does; one of them begins
+// later. It returns when each was done, in units of the time that a shard takes on a link.
 func windows(t *testing.T, gbps float64, hosts, each int, late Time, gatherLate, linked bool) (gather, reduce float64) {
 	t.Helper()
 	c := on(hosts, 0)
@@ -76,9 +76,9 @@ func until(n *network.Network, at Time) {
 	}
 }
 
-// Windows of one rank at a time run in step, whichever of the two begins later: from then on each
-// loads the links that the other leaves idle, and both take P shards on a link. What is lost is the
-// time until the one that is behind has caught up.
+// Windows of one rank at a time run in step, even if one of the two operations begins later: from
+// then on each loads the links that the other leaves idle, and both take P shards on a link. Only
+// the time until the later one has caught up is lost.
 func TestWindowsRunInStep(t *testing.T) {
 	const hosts = 4
 	for name, c := range map[string]struct {

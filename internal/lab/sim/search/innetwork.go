@@ -22,7 +22,7 @@ var InNetwork = &Kind[incnet.Scenario]{
 	Changes: []Change[incnet.Scenario]{fewerNodes},
 }
 
-// fewerNodes gives what is below a node of the tree to its parent.
+// fewerNodes removes a node of the tree and gives its children and ranks to its parent.
 func fewerNodes(s *incnet.Scenario, n int) bool {
 	n++ // the root stays
 	if n >= len(s.Parents) {

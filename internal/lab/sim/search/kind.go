@@ -22,12 +22,11 @@ type Kind[S any] struct {
 	// Random returns the scenario of a seed.
 	Random func(seed uint64) S
 	Run    func(*S) Outcome
-	// Fit mends what a change has left dangling, such as a root that is no rank
-	// any more, and reports whether the scenario may be run. What it lets pass must
-	// not fail unless the protocol is wrong.
+	// Fit mends what a change has left dangling, such as a root that is no rank any more, and reports
+	// whether the scenario may be run. A scenario that it lets pass must not fail unless the protocol
+	// is wrong.
 	Fit func(*S) bool
-	// Changes are ways to make a scenario smaller that take more than one value
-	// of it; see Change.
+	// Changes are ways to make a scenario smaller that change more than one value; see Change.
 	Changes []Change[S]
 }
 
@@ -88,5 +87,5 @@ func (k *Kind[S]) Replay(text string) (Outcome, error) {
 	return k.run(&s), nil
 }
 
-// Name returns what is searched, for people.
+// Name returns the title of the scenarios, for people.
 func (k *Kind[S]) Name() string { return k.Title }

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Budget bounds a search for the smallest scenario. What is found depends on
-// Runs alone unless Time ends it.
+// Budget bounds a search for the smallest scenario. The result depends on Runs alone unless Time
+// ends the search.
 type Budget struct {
 	Runs int
 	Time time.Duration
@@ -47,7 +47,7 @@ func (k *Kind[S]) Shrink(s S, b Budget) (Shrunk, error) {
 					break
 				}
 				if h.fails(next) || change.coarse && h.otherwiseFails(next) {
-					again = true // and what is n-th now is another
+					again = true // and the n-th way is another one now
 				} else {
 					n++
 				}

@@ -15,7 +15,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
-// toy is a scenario whose run is a predicate.
+// toy is a scenario with a predicate for a run.
 type toy struct {
 	Seed  uint64
 	Size  int
@@ -184,8 +184,8 @@ func TestShrinkOfAScenario(t *testing.T) {
 	t.Log(got.Runs, got.JSON)
 }
 
-// TestSmallerScenariosPass: no change makes of a good scenario one that fails
-// by itself, so that what is shrunk fails because of the protocol.
+// TestSmallerScenariosPass: no change makes of a good scenario one that fails by itself, so that a
+// shrunk scenario fails because of the protocol.
 func TestSmallerScenariosPass(t *testing.T) {
 	walks := systest.Draw(8, 60)
 	t.Run("multicast", func(t *testing.T) { t.Parallel(); walk(t, Multicast, walks) })

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Limits bound a soak; it ends at the first that is reached. Those that are 0 do not count.
+// Limits bound a soak; it ends at the first one that is reached. A limit of 0 does not count.
 type Limits struct {
 	First      uint64 // seed; the others follow
 	Seeds      uint64

@@ -76,7 +76,7 @@ func TestSoakNamesTheFirstThatFails(t *testing.T) {
 	}
 }
 
-// TestReplay runs what is written, and says what is wrong with what is no scenario.
+// TestReplay runs a written scenario, and says why a text is no scenario.
 func TestReplay(t *testing.T) {
 	k := toyKind(func(t *toy) bool { return t.Size > 90 })
 	o, err := k.Replay(`{"Size":91}`)
@@ -99,7 +99,7 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// TestReplayOfASeed: the JSON of a random scenario says all of it.
+// TestReplayOfASeed: the JSON of a random scenario says everything about it.
 func TestReplayOfASeed(t *testing.T) {
 	t.Run("multicast", func(t *testing.T) { sameFromJSON(t, Multicast) })
 	t.Run("inc", func(t *testing.T) { sameFromJSON(t, InNetwork) })

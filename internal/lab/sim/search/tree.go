@@ -11,11 +11,10 @@ import (
 	"strconv"
 )
 
-// A scenario is shrunk as a tree of JSON values: objects, lists, numbers,
-// strings and true. What is zero is left out, so that the smallest scenario is the
-// one with the least in it.
+// A scenario is shrunk as a tree of JSON values: objects, lists, numbers, strings and true. Zero
+// values are left out, so that the smallest scenario is the one with the least in it.
 
-// encode writes a value as JSON and leaves out what is zero.
+// encode writes a value as JSON and leaves out zero values.
 func encode(v any) ([]byte, error) {
 	tree, err := treeOf(v)
 	if err != nil {
@@ -38,7 +37,7 @@ func decode[S any](text []byte) (s S, err error) {
 	return s, nil
 }
 
-// treeOf returns the tree of a value without what is zero.
+// treeOf returns the tree of a value without zero values.
 func treeOf(v any) (any, error) {
 	text, err := json.Marshal(v)
 	if err != nil {
@@ -89,11 +88,11 @@ func isZero(v any) bool {
 	return false
 }
 
-// edit is a change of a tree in one place: it returns what is there instead.
+// edit is a change of a tree in one place: it returns the new value of this place.
 type edit func(v any) any
 
-// edits calls visit with the edits that of offers for each value in the tree, from the outside in
-// and by name, until it returns false. apply gives the tree with that edit made.
+// edits calls visit with each edit that the function of returns for a value in the tree, from the
+// outside in and by name, until visit returns false. apply gives the tree with this edit made.
 func edits(tree any, of func(v any, removable bool) []edit, visit func(apply func() any) bool) bool {
 	var walk func(v any, removable bool, put func(any) any) bool
 	walk = func(v any, removable bool, put func(any) any) bool {

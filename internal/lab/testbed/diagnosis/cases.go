@@ -17,12 +17,12 @@ const (
 	ByEnv     = "environment" // of the doctor
 )
 
-// Case is a fault, and what is to be said of it.
+// Case is a fault, and the finding that the doctor should report.
 type Case struct {
 	Name   string
 	Made   string       // one of those above; empty: there is none
-	Rules  []string     // names of findings, one of which is to name it; none: nothing is wrong
-	Remedy string       // what the remedy has in it
+	Rules  []string     // names of findings that may name the fault, one is enough; none: nothing is wrong
+	Remedy string       // text in the finding's remedy
 	Also   []string     // findings of the same hosts that may be there as well
 	Spec   testbed.Spec // zero: usual
 	Quick  bool         // `go test -tags links` tries it; all are recorded
@@ -44,7 +44,7 @@ func (c *Case) Bed() testbed.Spec {
 	return c.Spec
 }
 
-// whose returns the names of the hosts that the fault is of; none: the network's.
+// whose returns the names of the hosts that have the fault; none: the network has it.
 func (c *Case) whose(t *Trial) []string {
 	switch {
 	case c.network:
@@ -63,7 +63,7 @@ func loses(l testbed.Loss) func(*Trial) error {
 	return func(t *Trial) error { return t.Bed.SetLoss(t.place(), l) }
 }
 
-// other returns another host than the one whose fault it is, and than the one that coordinates.
+// other returns a host that neither has the fault nor coordinates.
 func (t *Trial) other() int { return 1 + t.Host%(t.Case.Bed().Hosts-1) }
 
 func both(t *Trial) []string {

@@ -92,7 +92,7 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-// TestCasesAreWhole holds that each case says by what it is named and mended.
+// TestCasesAreWhole holds that each case has a name of its own, and findings if it has a fault.
 func TestCasesAreWhole(t *testing.T) {
 	names := make(map[string]bool)
 	for _, c := range Cases {

@@ -15,7 +15,7 @@ import (
 // recording is what doctors measured while a case's fault was there, an object a line of the file.
 type recording struct {
 	Case   string
-	Host   int // whose fault it was
+	Host   int // the host that had the fault
 	Hosts  []doctor.Facts
 	Matrix doctor.Matrix
 	Silent []doctor.Finding

@@ -49,7 +49,7 @@ func Refuse(names []string, errno unix.Errno, command []string) error {
 	if err != nil {
 		return err
 	}
-	runtime.LockOSThread() // whose filter the command has that it becomes
+	runtime.LockOSThread() // this thread sets the filter, and then becomes the command
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("no new privileges: %w", err)
 	}

@@ -27,7 +27,7 @@ import (
 type Trial struct {
 	Case     *Case
 	Bed      *testbed.Testbed
-	Host     int // whose fault it is
+	Host     int // the host that has the fault
 	Programs programs.Paths
 	Folder   string // that is empty, for files
 
@@ -48,7 +48,7 @@ type Outcome struct {
 	Report doctor.JobReport `json:"-"` // from what the doctors measured
 }
 
-// Right reports that the doctor said what it should, and nothing else.
+// Right reports that the doctor has named the fault, and reported nothing else.
 func (o *Outcome) Right() bool { return o.Named && len(o.Strays) == 0 }
 
 const (
@@ -119,7 +119,7 @@ func (t *Trial) examine(ctx context.Context, h int, out *bytes.Buffer) error {
 	return nil
 }
 
-// compare finds the finding that names the fault, and those that are out of place.
+// compare finds the finding that names the fault, and the findings that are out of place.
 func (t *Trial) compare(o *Outcome, findings []doctor.Finding, hosts int) {
 	o.Named = len(t.Case.Rules) == 0
 	for _, f := range findings {
@@ -142,7 +142,7 @@ func everywhere(f *doctor.Finding, hosts int) bool {
 	return len(f.Hosts) == hosts && slices.Contains(machine, f.Name)
 }
 
-// about reports whether a finding is about those whose fault it is.
+// about reports whether a finding is about the hosts that have the fault.
 func (t *Trial) about(f *doctor.Finding) bool {
 	want := t.Case.whose(t)
 	if len(want) == 0 { // the network

@@ -147,7 +147,7 @@ func (l *lab) allgatherGoals(rate float64, rows []allgatherRow) {
 }
 
 func allgatherChart(hosts int, rate float64, sizes []int, rows []allgatherRow) *chart.Chart {
-	c := chart.New(fmt.Sprintf("Allgather on %d hosts, links of %s", hosts, config.FormatRate(rate)), "bytes a rank", "share of N(P-1)/B")
+	c := chart.New(fmt.Sprintf("Allgather on %d hosts, links of %s", hosts, chart.Rate(rate)), "bytes a rank", "share of what links allow, N(P-1)/B")
 	x := floats(sizes)
 	c.LogX(chart.Size, x...)
 	for _, p := range Peers {

@@ -11,7 +11,7 @@ import (
 // congestionFile is how TCP of the caller's network namespace avoids congestion.
 const congestionFile = "/proc/sys/net/ipv4/tcp_congestion_control"
 
-// machineTCP is that of this machine, which its new namespaces have, too.
+// machineTCP returns the congestion control of this machine, which its new namespaces have, too.
 func machineTCP() (string, error) {
 	text, err := os.ReadFile(congestionFile)
 	return strings.TrimSpace(string(text)), err
@@ -28,8 +28,8 @@ func (l *lab) tcpOf(w work) string {
 	return l.machineTCP
 }
 
-// setTCP sets the congestion control in all hosts, but not of the machine, which says what is
-// allowed.
+// setTCP sets the congestion control in all hosts, but not of the machine, which determines the
+// allowed ones.
 func (l *lab) setTCP(tb *testbed.Testbed, name string) error {
 	if l.hostsTCP == name {
 		return nil

@@ -44,7 +44,7 @@ func (l *lab) count(tb *testbed.Testbed, w work, k int) (c counted, err error) {
 	return c, nil
 }
 
-// traffic returns what a run of a work passes at every port, all of it.
+// traffic counts everything that a run of a work passes at every port.
 func (l *lab) traffic(tb *testbed.Testbed, w work, warmup int) (testbed.Counters, error) {
 	w.iters, w.warmup = 1, warmup
 	before, err := tb.Counters()

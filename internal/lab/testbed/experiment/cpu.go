@@ -9,8 +9,8 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/lab/testbed"
 )
 
-// cpu measures Allgathers of ranks that share hosts, on links without limit: what is left is what
-// they take of processors.
+// cpu measures Allgathers of ranks that share hosts, on links without limit: processors alone limit
+// them.
 func cpu(l *lab) error {
 	all, err := shapes(or(l.Hosts, 1, 2), or(l.Ranks, 8, 4))
 	if err != nil {
@@ -47,7 +47,7 @@ func cpu(l *lab) error {
 			l.cpuTable(t, s, n, rows)
 		}
 	}
-	l.remark("An iteration's checks of what arrived are not in it. The kernel counts what it does in interrupts for whom it interrupts, and its own threads not at all.")
+	l.remark("Checks of the received bytes are not included. The kernel counts the time of interrupts for the process that it interrupts, and the time of its own threads not at all.")
 	return nil
 }
 

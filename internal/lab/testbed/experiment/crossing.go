@@ -13,7 +13,7 @@ const (
 	flatSwitchWay  = way(crossing.FlatSwitch)
 	ringWay        = way(crossing.Ring)
 	glooWay        = way(crossing.Gloo)
-	mpiWay         = way("mpi") // OpenMPI has many algorithms: what it moves is counted alone
+	mpiWay         = way("mpi") // OpenMPI has many algorithms: its traffic is counted, and has no law
 )
 
 // crosses returns what a collective of one shard a rank passes over each host's link, on so many

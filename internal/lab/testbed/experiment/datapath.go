@@ -19,9 +19,9 @@ type datapathRow struct {
 	Row
 	Offload string  `json:"offload"`
 	Chunk   int     `json:"chunk"`               // payload of a datagram
-	Rate    float64 `json:"GBps"`                // bytes over the time; of what is not a Broadcast none
-	PerCore float64 `json:"receiver_core_GBps"`  // bytes over what the receiver takes of its core
-	Sender  float64 `json:"sender_core_GBps"`    // the same of the sender, which passes them through the network to the receiver's socket
+	Rate    float64 `json:"GBps"`                // bytes over the time; only of a Broadcast
+	PerCore float64 `json:"receiver_core_GBps"`  // bytes over the core time of the receiver
+	Sender  float64 `json:"sender_core_GBps"`    // bytes over the sender's core time, up to the receiver's socket
 	Share   float64 `json:"receiver_core_share"` // of the time, for which the receiver has its core; 0: not known
 	OfCopy  float64 `json:"of_copy"`             // PerCore to what the core copies in the same time
 }
@@ -201,7 +201,7 @@ func (l *lab) datapathResults(rows []datapathRow, copied float64) {
 				number(most[p])+" GB/s", most[p] < paperLink)
 		}
 	}
-	l.remark("A receiver of a Broadcast that waits looks for datagrams for a while before it sleeps, and that is in what it takes: it receives at least so much.")
+	l.remark("A receiver of a Broadcast that waits looks for datagrams for a while before it sleeps, and that time is included: the true rate is at least this.")
 	l.remark("The receiver's core copies %s GB/s. What the kernel does for a datagram up to the receiver's socket it does on the sender's core; where that is the receiver's, too, it receives less.", number(copied))
 	if !l.stopped() {
 		l.chart("", datapathChart(rows, copied))

@@ -14,7 +14,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/batch"
 )
 
-// A second for a GB is a GB/s of a core, whatever the time that passed.
+// A GB in a second of core time is a GB/s of a core, however long the operation takes.
 func TestDatapathRows(t *testing.T) {
 	r := rowAt(ours, "broadcast", 2, 1e9, 4e6)
 	r.CPU, r.Receiver = 3, 2
@@ -49,8 +49,8 @@ func TestDatapathResults(t *testing.T) {
 	require.Len(t, plots, 1)
 }
 
-// What is measured arrives, however datagrams pass the kernel and if the last one is short, and each
-// half takes time of a core.
+// All datagrams arrive, however they pass the kernel and if the last one is short, and each half
+// takes time of a core.
 func TestDrain(t *testing.T) {
 	l, err := newLab(t.Context(), "drain", Options{Programs: build(t)})
 	require.NoError(t, err)
@@ -82,7 +82,7 @@ func TestDatapathExperiment(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, e[0].Run(t.Context(), o))
 	requireNoBed(t)
-	requireDrawn(t, filepath.Join(o.Dir, "datapath.png"))
+	requireDrawn(t, filepath.Join(o.Dir, "datapath.svg"))
 	text, err := os.ReadFile(filepath.Join(o.Dir, "datapath.ndjson"))
 	require.NoError(t, err)
 	seen := map[string]int{}

@@ -14,13 +14,13 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/lab/testbed/diagnosis"
 )
 
-// doctorRow is a fault, and what `mcast doctor` said of it.
+// doctorRow is a fault, and the verdict of `mcast doctor`.
 type doctorRow struct {
 	Setting
 	Case  string `json:"case"`
 	Made  string `json:"made"` // how; empty: there was no fault
 	Round int    `json:"round"`
-	Host  string `json:"host"` // whose fault it was
+	Host  string `json:"host"` // the host that had the fault
 	diagnosis.Outcome
 }
 
@@ -45,7 +45,7 @@ func doctorFaults(l *lab) error {
 		longest              float64
 	}
 	counts := make(map[*diagnosis.Case]tally)
-	var mu sync.Mutex // of counts, rows and what is said
+	var mu sync.Mutex // guards counts, rows and messages
 	l.expect(l.Rounds * len(cases))
 	g, ctx := errgroup.WithContext(l.ctx)
 	g.SetLimit(trialsAbreast)

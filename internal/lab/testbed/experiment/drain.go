@@ -17,14 +17,14 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/batch"
 )
 
-// drain is datagrams without a protocol: a thread on one core sends as many as a socket of another host
-// certainly queues, then goes to another core and receives them to where they belong. Nobody waits for
-// anybody, so that the time of each half is what it takes of its core.
+// drain is datagrams without a protocol: a thread on one core sends as many as a socket of another
+// host certainly queues, then goes to another core and receives them to where they belong. Neither
+// half waits for the other, so each half takes as long as it needs its core.
 type drain struct {
 	use     batch.Kernel
 	chunk   int    // bytes of a datagram's payload
-	source  []byte // what is sent
-	dest    []byte // where it is received, as long
+	source  []byte // bytes to send
+	dest    []byte // where they are received, as long as source
 	from    int    // sockets
 	to      int
 	sending *batch.Outbox

@@ -34,7 +34,7 @@ var All = []Experiment{
 	{"overlap", "Allgather and Reduce-Scatter together: multicast and aggregation against two rings", overlap},
 	{"loss", "goodput on links that lose frames", loss},
 	{"isolation", "two jobs on the same hosts", isolation},
-	{"fsdp", "a training step of FSDP2 beside gloo, and what it waits for", fsdp},
+	{"fsdp", "a training step of FSDP2 beside gloo, and its waits", fsdp},
 	{"allgather", "Allgather at link rate: time and bytes sent", allgather},
 	{"doctor", "faults, and what mcast doctor says of each", doctorFaults},
 	{"explain", "planted troubles, and what mcast explain says of each", explainTroubles},
@@ -72,7 +72,7 @@ func Find(names []string) ([]Experiment, error) {
 
 // Options say how experiments are done. Where one is left out, each experiment has its own default.
 type Options struct {
-	Dir      string          // where NAME.ndjson and NAME[-suffix].png go
+	Dir      string          // where NAME.ndjson and NAME[-suffix].svg go
 	Hosts    []int           // how many, for one point each
 	Ranks    []int           // on each host, one number for each of Hosts or one for all
 	Rates    []float64       // of a host's link, bits per second; 0: unlimited
@@ -84,13 +84,13 @@ type Options struct {
 	Rounds   int             // each measures every peer once; 0: DefaultRounds
 	MTU      int             // 0: 9000
 	Burst    int             // of a link, bytes; 0: what passes in 2 ms, at least 4 frames
-	TCP      string          // congestion control of hosts, such as reno; empty: that of the machine
+	TCP      string          // congestion control of hosts, such as reno; empty: the machine's
 	Limit    time.Duration   // of one run of one peer; 0: DefaultLimit
 
 	Programs   programs.Paths
 	Repository string    // directory that has benchmarks/ and .venv/; empty: here
 	Text       io.Writer // gets tables and remarks; nil: nobody
-	// Step is told what is being done; nil: nobody is.
+	// Step is told what the experiment is doing; nil: nobody is told.
 	Step func(what string)
 }
 
@@ -110,9 +110,9 @@ type Goal struct {
 	Met        bool   `json:"met"`
 }
 
-// Run does the experiment on a testbed of its own, which it removes whatever
-// happens, and writes its files and tables. The end of ctx ends it: the tables then show what was
-// measured by then, and the error is an *EndedError.
+// Run does the experiment on a testbed of its own, which it removes in any case, and writes its
+// files and tables. The end of ctx ends it: the tables then show all that was measured by then, and
+// the error is an *EndedError.
 func (e Experiment) Run(ctx context.Context, o Options) (err error) {
 	l, err := newLab(ctx, e.Name, o)
 	if err != nil {
@@ -168,7 +168,7 @@ func (l *lab) files() error {
 		return err
 	}
 	for _, c := range l.charts {
-		if err := c.SavePNG(base + c.suffix + ".png"); err != nil {
+		if err := c.Save(base + c.suffix + ".svg"); err != nil {
 			return err
 		}
 	}

@@ -12,13 +12,13 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/lab/testbed/troubles"
 )
 
-// explainRow is a trouble, and what `mcast explain` said of it.
+// explainRow is a trouble, and the verdict of `mcast explain`.
 type explainRow struct {
 	Setting
 	Trouble string         `json:"trouble"`
 	Cell    *troubles.Cell `json:"cell,omitempty"` // nil: size and compute are the trouble's own
 	Round   int            `json:"round"`
-	Rank    int            `json:"rank"` // whose trouble it was
+	Rank    int            `json:"rank"` // the rank that had the trouble
 	troubles.Outcome
 }
 
@@ -82,8 +82,8 @@ func explainCells(o *Options) (all []*explainCell, err error) {
 	return all, nil
 }
 
-// explainTroubles plants troubles, one a testbed and one after another since they are of times, and counts how often the
-// verdict names them, whose they are, and nothing else.
+// explainTroubles plants troubles, one a testbed and one after another since timing matters. It counts how often the
+// verdict names the trouble and the ranks that have it, and nothing else.
 func explainTroubles(l *lab) error {
 	if l.MTU != defaultMTU {
 		return errors.New("--mtu is not for this experiment: each trouble has its own testbed")

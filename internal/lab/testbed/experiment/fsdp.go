@@ -51,7 +51,7 @@ type trained struct {
 	traces []trace
 }
 
-// Training takes seven steps of 8 blocks of 256 (6.5 million parameters), of which two are warm-up.
+// Training takes two warm-up steps and five more of 8 blocks of 256 (6.5 million parameters).
 const (
 	fsdpSteps = 7
 	fsdpWarm  = 2
@@ -95,8 +95,8 @@ func fsdp(l *lab) error {
 	}
 	l.remark("kept: no reshard after the forward. bf16: parameters travel in bf16, gradients in f32 (MixedPrecisionPolicy).")
 	l.remark("MB: what host 0's link carried in a step, in the busier direction; link: how long that takes at its rate.")
-	l.remark("Times are of rank 0. Compute includes waiting for a core (%d ranks share %d): where that is most of it, the machine was too busy to measure this.", hosts, l.setting(0).CPUs)
-	l.remark("The aggregation node has a namespace of its own, on a port of the switch without a limit, as if it were the switch.")
+	l.remark("Times are of rank 0. Compute includes waiting for a core (%d ranks share %d): where that is most of the time, the machine was too busy to measure this.", hosts, l.setting(0).CPUs)
+	l.remark("mcast switch has a namespace of its own, on a port of the network switch without a limit, as if the two were one.")
 	return nil
 }
 
@@ -171,7 +171,7 @@ measuring:
 	return rows, disagreement(rows)
 }
 
-// train runs train.py once and adds what it wrote to a row.
+// train runs train.py once and adds its output to a row.
 func (l *lab) train(tb *testbed.Testbed, r *trained) error {
 	defer l.over(1)
 	dir, err := os.MkdirTemp(tb.Dir(), "fsdp-")
@@ -227,7 +227,7 @@ func (r *trained) sum() {
 	r.Parts = meanOf(sorted[quarter : len(sorted)-quarter])
 }
 
-// trace returns that of the round whose time is in the middle.
+// trace returns the trace of the round with the median time.
 func (r *trained) trace() trace {
 	sorted := slices.SortedFunc(slices.Values(r.traces), func(a, b trace) int { return cmp.Compare(a.StepS, b.StepS) })
 	return sorted[len(sorted)/2]

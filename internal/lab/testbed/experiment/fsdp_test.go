@@ -45,9 +45,9 @@ func TestTrainingIsSummed(t *testing.T) {
 func TestTrainingsThatAreNotWhatTheyShouldBe(t *testing.T) {
 	whole := recordOf("switch", 3, 1, 1, 1)
 	for name, text := range map[string]string{
-		"finished run":       strings.Split(whole, `{"record": "end"`)[0],
-		"node was not used":  recordOf("direct", 3, 1, 1, 1),
-		"no record of train": "Traceback\n",
+		"finished run":        strings.Split(whole, `{"record": "end"`)[0],
+		"switch was not used": recordOf("direct", 3, 1, 1, 1),
+		"no record of train":  "Traceback\n",
 	} {
 		r := &trained{training: training{Peer: ours}}
 		if err := r.read(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), name) {
@@ -81,7 +81,7 @@ func TestTrainingFigures(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, suffix := range []string{"-f32", "-trace-200mbit-f32"} {
-		if s, err := os.Stat(filepath.Join(l.Dir, "fsdp"+suffix+".png")); err != nil || s.Size() < 5000 {
+		if s, err := os.Stat(filepath.Join(l.Dir, "fsdp"+suffix+".svg")); err != nil || s.Size() < 5000 {
 			t.Errorf("plot %s: %v, %v", suffix, s, err)
 		}
 	}

@@ -15,7 +15,7 @@ import (
 )
 
 func (l *lab) fsdpTable(rows []*trained) {
-	t := l.table("A step of FSDP2 (byte GPT, 8 blocks of 256), ms", "rate", "variant", "over", "step", "compute", "of it no core", "exposed AG", "exposed RS", "CPU", "MB", "link", "to ours")
+	t := l.table("A step of FSDP2 (byte GPT, 8 blocks of 256), ms", "rate", "variant", "over", "step", "compute", "without a core", "exposed AG", "exposed RS", "CPU", "MB", "link", "to ours")
 	for _, r := range rows {
 		ratio := ""
 		if mine := oursOf(rows, r); mine != nil && mine != r {
@@ -89,7 +89,7 @@ func stepsChart(variant string, rows []*trained) *chart.Chart {
 	labels := make([]string, len(rows))
 	parts := make([][]float64, 3)
 	for i, r := range rows {
-		labels[i] = fmt.Sprintf("%s\n%s\n%s\n%.2f s", config.FormatRate(r.Rate), r.Peer, r.Schedule, r.TimeS)
+		labels[i] = fmt.Sprintf("%s\n%s\n%s\n%.2f s", chart.Rate(r.Rate), r.Peer, r.Schedule, r.TimeS)
 		slowest := 0.0
 		for _, o := range rows {
 			if o.Rate == r.Rate {
@@ -120,7 +120,7 @@ var lanes = []struct {
 
 // traceChart draws one step of each training below one another, on one axis of time.
 func traceChart(rate float64, variant string, rows []*trained) *chart.Chart {
-	c := chart.New(fmt.Sprintf("One step of FSDP2 in %s on links of %s", variant, config.FormatRate(rate)), "seconds", "")
+	c := chart.New(fmt.Sprintf("One step of FSDP2 in %s on links of %s", variant, chart.Rate(rate)), "seconds", "")
 	var ticks plot.ConstantTicks
 	y := 0.0
 	for _, r := range rows {

@@ -60,8 +60,8 @@ const inside = "checkpoint inside"
 
 const (
 	wantKept   = 0.75  // of min(alone, half the link)
-	wantBeside = 0.85  // of the rate alone, beside what is in the background
-	wantLeast  = 0.025 // of the link, of what is in the background
+	wantBeside = 0.85  // of a job's rate alone, beside a job in the background
+	wantLeast  = 0.025 // of the link, for a job in the background
 )
 
 // isolation runs two jobs on the same hosts, every pair of kinds.
@@ -201,7 +201,7 @@ func (l *lab) aggress(tb *testbed.Testbed, w work) (end func() error, err error)
 
 // isolationResults compares with the rate alone and half the link.
 func (l *lab) isolationResults(rate float64, all []kind, rows []isolationRow) {
-	t := l.table(fmt.Sprintf("Two jobs of %d ranks on the same hosts, links of %s: the victim's rate in Mbit/s, and what it keeps of min(alone, half the link)", rows[0].Hosts, config.FormatRate(rate)),
+	t := l.table(fmt.Sprintf("Two jobs of %d ranks on the same hosts, links of %s: the victim's rate in Mbit/s, and the share that it keeps of min(alone, half the link)", rows[0].Hosts, config.FormatRate(rate)),
 		append(append([]string{"victim", "alone"}, names(all)...), inside)...)
 	kept := make([][]float64, len(all))
 	var low []string
@@ -262,11 +262,11 @@ func (l *lab) isolationResults(rate float64, all []kind, rows []isolationRow) {
 		l.remark("Below: %s.", strings.Join(low, ", "))
 	}
 	l.remark("A rate is what the victim's busiest link carries for it: N(P-1) over the time, of checkpoint traffic and the TCP stream N.")
-	l.remark("Recovery is an Allgather that throws 1 %% of the datagrams away and fetches them over TCP; checkpoint traffic is a Broadcast by a background group, of processes of its own or of the victim's (inside); the TCP stream, by %s, goes from host to host to host. Reduce-Scatters go through an aggregation node whose port has no limit.", rows[0].TCP)
+	l.remark("Recovery is an Allgather that throws 1 %% of the datagrams away and fetches them over TCP; checkpoint traffic is a Broadcast by a background group, of processes of its own or of the victim's (inside); the TCP stream, by %s, goes from host to host to host. Reduce-Scatters go through mcast switch, at a port without a limit.", rows[0].TCP)
 	if l.stopped() {
 		return
 	}
-	c := chart.New("Kept of min(alone, half the link), %", "aggressor", "victim")
+	c := chart.New("What a job keeps of its rate alone or half the link, whichever is less, %", "beside", "the job")
 	c.Cells(names(all), names(all), kept)
 	l.chart("", c)
 }

@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// kept is the file into which an experiment writes what it measures as it comes: readings, and rows
-// once they are whole. It is gone when the experiment is done, and what there is of one that was
-// ended; what earlier ones have left stays as it is.
+// kept is the file into which an experiment writes its measurements as they come: readings, and rows once they are
+// whole. The file is removed when the experiment is done; if the experiment is ended before, the file remains. Files of
+// earlier experiments stay as they are.
 type kept struct {
 	path string
 	file *os.File // nil: nothing was measured yet
@@ -69,13 +69,13 @@ type taken struct {
 type EndedError struct {
 	Experiment string
 	Cause      error
-	Path       string // of what it had measured; empty: nothing
+	Path       string // the file with its measurements so far; empty: there are none
 }
 
 func (e *EndedError) Error() string {
 	what := "nothing was measured"
 	if e.Path != "" {
-		what = "what it had measured is in " + e.Path
+		what = "its measurements are in " + e.Path
 	}
 	return fmt.Sprintf("experiment %s ended before it was done: %v; %s", e.Experiment, e.Cause, what)
 }

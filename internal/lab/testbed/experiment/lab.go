@@ -15,13 +15,13 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/stamp"
 )
 
-// lab is where an experiment is done, and what it writes on.
+// lab is the place and the outputs of an experiment.
 type lab struct {
 	Options
 	ctx   context.Context
 	name  string
 	limit time.Duration    // of a run of a peer
-	tb    *testbed.Testbed // that of now; nil: none
+	tb    *testbed.Testbed // the testbed in use; nil: none
 	nodes *launch.Nodes    // its aggregation nodes; nil: none were started
 
 	machineTCP, hostsTCP string // congestion control, of the machine and of the testbed's hosts now
@@ -165,10 +165,10 @@ type Setting struct {
 	stamp.Stamp
 }
 
-// setting returns that of now; the loss of links is what an experiment has made it.
+// setting returns the setting of the testbed in use; loss is the loss of links that the experiment has made.
 func (l *lab) setting(loss float64) Setting { return l.settingOn(l.tb.Spec(), loss) }
 
-// settingOn returns that of a testbed.
+// settingOn returns the setting of a testbed.
 func (l *lab) settingOn(s testbed.Spec, loss float64) Setting {
 	return Setting{l.name, s.Hosts, 1, s.Leaves, s.Spines, s.Rate, s.MTU, s.LinkBurst(), loss, l.tcpOf(work{}), stamp.Now()}
 }

@@ -94,7 +94,7 @@ func loss(l *lab) error {
 }
 
 func lossChart(rate float64, losses []float64, rows []lossRow) *chart.Chart {
-	c := chart.New(fmt.Sprintf("Allgather of %s on %d hosts, links of %s", chart.Size(float64(rows[0].Bytes)), rows[0].Hosts, config.FormatRate(rate)),
+	c := chart.New(fmt.Sprintf("Allgather of %s on %d hosts, links of %s", chart.Size(float64(rows[0].Bytes)), rows[0].Hosts, chart.Rate(rate)),
 		"loss of every link in each direction", "goodput, Mbit/s")
 	least := 1.0
 	for _, p := range losses {

@@ -16,14 +16,14 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/lab/testbed/launch"
 )
 
-// reading is what is read of a line that a peer prints: a collective of one size.
+// reading is a line of a peer's output: a collective of one size.
 type reading struct {
 	Collective string  `json:"collective"`
 	Bytes      int     `json:"bytes"`
 	TimeUS     float64 `json:"time_us"` // median of the iterations, of the slowest rank
 	P50US      float64 `json:"p50_us"`  // the same, as peer.c calls it
 	Algorithm  string  `json:"algorithm"`
-	Nodes      int     `json:"nodes"` // hosts whose ranks work together
+	Nodes      int     `json:"nodes"` // hosts with ranks that work together
 	Wrong      uint64  `json:"wrong"`
 	Lost       uint64  `json:"chunks_lost"`
 	CPU        float64 `json:"cpu_s"`          // of all ranks, an operation
@@ -33,7 +33,7 @@ type reading struct {
 // errLate is why a run ended that took too long.
 var errLate = errors.New("it did not finish in time")
 
-// measure runs a work once and returns what it printed. Every peer checks its results.
+// measure runs a work once and returns its readings. Every peer checks its results.
 func (l *lab) measure(tb *testbed.Testbed, w work) ([]reading, error) {
 	l.step("%s of %s by %s", w.collective, sizeList(w.bytes), w.peer)
 	defer l.over(1)
@@ -105,7 +105,7 @@ type Row struct {
 	RoundsUS   []float64 `json:"rounds_us"` // median of each round
 	TimeUS     float64   `json:"time_us"`   // their median; 0: none ended
 	Algorithm  string    `json:"algorithm,omitempty"`
-	Nodes      int       `json:"nodes,omitempty"` // hosts whose ranks work together
+	Nodes      int       `json:"nodes,omitempty"` // hosts with ranks that work together
 	Lost       uint64    `json:"chunks_lost"`
 	RoundsCPU  []float64 `json:"rounds_cpu_s,omitempty"` // of all ranks, an operation
 	CPU        float64   `json:"cpu_s"`                  // their median

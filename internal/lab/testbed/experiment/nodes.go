@@ -11,8 +11,8 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/lab/testbed"
 )
 
-// nodesRow is an Allgather, a Reduce-Scatter, or both at once ("overlap") by ranks of which several
-// share a host. Its Variant is a way.
+// nodesRow is an Allgather, a Reduce-Scatter, or both at once ("overlap"), with several ranks on
+// each host. Its Variant is a way.
 type nodesRow struct {
 	Row
 	// What the way must move over a host's link in each direction, and how long a link takes for
@@ -34,7 +34,8 @@ type shape struct{ hosts, perHost int }
 func (s shape) String() string { return fmt.Sprintf("%d x %d", s.hosts, s.perHost) }
 func (s shape) ranks() int     { return s.hosts * s.perHost }
 
-// shapes are those that are asked for: numbers of hosts, each with its number of ranks a host.
+// shapes returns the shapes that are asked for: numbers of hosts, each with its number of ranks a
+// host.
 func shapes(hosts, perHost []int) ([]shape, error) {
 	n := max(len(hosts), len(perHost))
 	if one := min(len(hosts), len(perHost)); one != n && one != 1 {
@@ -87,8 +88,8 @@ func (w way) work(l *lab, collective string, s shape, bytes ...int) work {
 	return job
 }
 
-// ways are those that are measured, in the order of the tables. A look has no time for OpenMPI, unless
-// it is asked for.
+// ways returns the ways to measure, in the order of the tables. A look has no time for OpenMPI,
+// unless it is asked for.
 func (l *lab) ways() (all []way) {
 	some := []string{ours, ring, gloo, mpi}
 	if l.looks() && l.Peers == nil {
@@ -112,13 +113,13 @@ func (l *lab) ways() (all []way) {
 // switched says whether an aggregation node sums.
 func (w way) switched() bool { return w == nodesSwitchWay || w == flatSwitchWay }
 
-// counts says whether what a way moves is counted: in a look that of ours alone.
+// counts says whether a way's traffic is counted: a look counts our two ways with nodes alone.
 func (l *lab) counts(w way) bool { return !l.looks() || w == nodesWay || w == nodesSwitchWay }
 
 // countedOnce is how many operations are counted, which move so much that few do.
 const countedOnce = 1
 
-// nodes measures ranks of which several share a host and its link.
+// nodes measures ranks that share hosts and their links.
 func nodes(l *lab) error {
 	all, err := shapes(or(l.Hosts, 4, 2), or(l.Ranks, 4, 8))
 	if err != nil {
@@ -159,12 +160,12 @@ func nodes(l *lab) error {
 	}
 	l.remark("Shares are of what a way must move of payload over a host's link in the busier direction, at the link's rate. The rate counts frames with Ethernet headers: " +
 		"at an MTU of 9000, 0.993 is all that TCP can reach. Sent and received are frames, by the kernel's counters at the busiest host: the difference between runs of one more operation and one.")
-	l.remark("S is the ring's time to a way's for both at once, and its law what links alone allow (docs/explain/nodes.md). S over its law is the way's share over the ring's: what ranks on too few cores lose, too.")
-	l.remark("The aggregation node has a namespace of its own, on a port of the switch without a limit, as if it were the switch.")
+	l.remark("S is the ring's time to a way's for both at once; its law is the S that links alone allow (docs/explain/nodes.md). S over its law is the way's share over the ring's. Ranks on too few cores lower it, too.")
+	l.remark("mcast switch has a namespace of its own, on a port of the network switch without a limit, as if the two were one.")
 	return nil
 }
 
-// nodesAt measures all ways by turns, and counts what they move of the first size.
+// nodesAt measures all ways by turns, and counts their traffic at the first size.
 func (l *lab) nodesAt(s shape, rate float64, ways []way, sizes []int) ([]nodesRow, error) {
 	tb, err := l.bedWithNodes(testbed.Spec{Hosts: s.hosts, Rate: rate})
 	if err != nil {
@@ -256,9 +257,9 @@ type nodesTables struct{ times, bytes *table }
 
 func (l *lab) nodesTables(link string) nodesTables {
 	return nodesTables{
-		l.table("Hosts of several ranks, links of "+link+": times, and what they reach of what a way must move",
+		l.table("Hosts of several ranks, links of "+link+": times, and the share that a way reaches of the least time for its bytes",
 			"hosts x ranks", "bytes", "way", "allgather ms", "share", "reduce-scatter ms", "share", "both ms", "share", "CPU s", "S", "law", "S to law"),
-		l.table("Bytes at the busiest host's link, in brackets those of the law: of K ranks on a host and P in all, with n bytes each",
+		l.table("Bytes at the busiest host's link, in brackets the law's: K ranks on a host and P in all, with n bytes each",
 			"hosts x ranks", "bytes", "way", "allgather out / Kn", "in / (P-K)n", "reduce-scatter out / (P-K)n", "in / (P-K)n"),
 	}
 }

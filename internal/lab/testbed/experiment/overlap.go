@@ -45,7 +45,7 @@ func idealOverlap(peer string, ranks, bytes int, rate float64) float64 {
 func overlap(l *lab) error {
 	rate := or(l.Rates, 200e6)[0]
 	n := or(l.Bytes, 4<<20)[0]
-	t := l.table(fmt.Sprintf("Allgather and Reduce-Scatter of %s a rank in f32 together, links of %s; the aggregation node's has no limit", chart.Size(float64(n)), config.FormatRate(rate)),
+	t := l.table(fmt.Sprintf("Allgather and Reduce-Scatter of %s a rank in f32 together, links of %s; the link of mcast switch has no limit", chart.Size(float64(n)), config.FormatRate(rate)),
 		"hosts", "peer", "allgather ms", "reduce-scatter ms", "both ms", "ideal ms", "of ideal", "S", "2-2/P", "S to law")
 	var all []overlapRow
 	sizes := points(l, l.Hosts, []int{2, 4, 8, 16}, []int{2, 4, 8})
@@ -63,7 +63,7 @@ func overlap(l *lab) error {
 		all = append(all, rows...)
 	}
 	l.overlapCharts(rate, all)
-	l.remark("The aggregation node has a namespace of its own, on a port of the switch without a limit, as if it were the switch.")
+	l.remark("mcast switch has a namespace of its own, on a port of the network switch without a limit, as if the two were one.")
 	if slices.Max(sizes) > 8 && l.Burst == 0 {
 		l.remark("Links of more than 8 hosts pass %v of their rate at once after a pause, in place of 2 ms.", lateness)
 	}
@@ -146,8 +146,8 @@ func (l *lab) overlapGoal(r overlapRow) {
 }
 
 func (l *lab) overlapCharts(rate float64, rows []overlapRow) {
-	s := chart.New(fmt.Sprintf("Allgather and Reduce-Scatter together at %s: rings to ours", config.FormatRate(rate)), "hosts", "S, times as long")
-	share := chart.New(fmt.Sprintf("Both together at %s: how much of what links allow", config.FormatRate(rate)), "hosts", "share of the ideal")
+	s := chart.New(fmt.Sprintf("Allgather and Reduce-Scatter together at %s: rings to ours", chart.Rate(rate)), "hosts", "S: rings take so many times as long")
+	share := chart.New(fmt.Sprintf("Both together at %s: how much of what links allow", chart.Rate(rate)), "hosts", "share of the ideal")
 	var hosts []float64
 	for _, p := range []string{ours, ring, gloo} {
 		var speed, part []chart.Point

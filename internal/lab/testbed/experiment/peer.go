@@ -40,8 +40,8 @@ type work struct {
 	env        []string
 	nodes      *launch.Nodes // that ours sum at
 	loss       float64       // of every host's link in each direction
-	cast       string        // what it loses: see testbed.Loss
-	tcp        string        // congestion control of the hosts; empty: that of the Options
+	cast       string        // the packets that are lost: see Cast of testbed.Loss
+	tcp        string        // congestion control of the hosts; empty: the one in Options
 	mayFail    bool          // that it ends with an error is a result, too
 }
 
@@ -94,7 +94,8 @@ func (l *lab) bedWithNodes(spec testbed.Spec) (*testbed.Testbed, error) {
 	return tb, err
 }
 
-// peers returns which of some are asked for and can be run here, and remarks on those that cannot.
+// peers returns the peers that are asked for and can be run here, and adds a remark for each that
+// cannot.
 func (l *lab) peers(some ...string) []string {
 	var found []string
 	for _, p := range some {

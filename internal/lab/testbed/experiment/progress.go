@@ -31,8 +31,8 @@ func (l *lab) expect(runs int) { l.progress.total += runs }
 // over says that so many are over, or will not be done.
 func (l *lab) over(runs int) { l.progress.done += runs }
 
-// stopped says that the experiment is to end: by a signal, or as its time is over. What is measured by
-// then is shown.
+// stopped says that the experiment is to end, by a signal or because its time is over. Everything
+// that was measured by then is shown.
 func (l *lab) stopped() bool { return l.ctx.Err() != nil }
 
 // looks says that one round was asked for: a look, which takes a few points alone and less than

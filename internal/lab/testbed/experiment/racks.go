@@ -73,7 +73,7 @@ func racks(l *lab) error {
 		return err
 	}
 	t := l.table(fmt.Sprintf("%d hosts of %d ranks in two racks by turns, links and trunks of %s, no multicast", hosts, perHost, config.FormatRate(rate)),
-		"bytes", "way", "ms", "of it the trunk needs", "out of a rack, MiB", "to its law")
+		"bytes", "way", "ms", "share the trunk needs", "out of a rack, MiB", "to its law")
 	for i, w := range works {
 		if l.stopped() || i >= len(found) {
 			break

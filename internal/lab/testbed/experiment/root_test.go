@@ -46,7 +46,7 @@ func requireNoBed(t *testing.T) {
 	}
 }
 
-// The smallest experiment from end to end: what it writes, says and leaves.
+// The smallest experiment from end to end: its files, its text, and that it leaves nothing running.
 func TestExperiment(t *testing.T) {
 	var text bytes.Buffer
 	o := Options{Dir: t.TempDir(), Hosts: []int{2}, Rates: []float64{500e6}, Bytes: []int{64 << 10}, Rounds: 2, Peers: []string{ours, ring}, TCP: "reno",
@@ -55,7 +55,7 @@ func TestExperiment(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, e[0].Run(t.Context(), o))
 	requireNoBed(t)
-	requireDrawn(t, filepath.Join(o.Dir, "allgather-500mbit.png"))
+	requireDrawn(t, filepath.Join(o.Dir, "allgather-500mbit.svg"))
 	require.Contains(t, text.String(), "Allgather on 2 hosts")
 	file, err := os.ReadFile(filepath.Join(o.Dir, "allgather.ndjson"))
 	require.NoError(t, err)
@@ -120,8 +120,7 @@ func TestNodesExperiment(t *testing.T) {
 	require.Equal(t, "switch", rows[findRow(rows, nodesSwitchWay, "reducescatter", 1<<20)].Algorithm)
 }
 
-// A peer that does not end in time is a result where that was to be seen, and nothing of it is
-// left.
+// A peer that does not end in time is a result for a work that may fail, and leaves nothing behind.
 func TestLate(t *testing.T) {
 	l, err := newLab(t.Context(), "late", Options{Rounds: 3, Limit: 300 * time.Millisecond, Programs: build(t)})
 	require.NoError(t, err)
@@ -148,8 +147,8 @@ func TestLate(t *testing.T) {
 	require.ErrorIs(t, err, errLate)
 }
 
-// An experiment that is told to end removes its testbed, and shows and keeps what it has measured.
-// What an earlier one has left stays as it was.
+// An experiment that is told to end removes its testbed, and shows and keeps its measurements.
+// Files of an earlier one stay as they were.
 func TestInterrupted(t *testing.T) {
 	stop := errors.New("stop")
 	for round, c := range []struct{ rows, lines int }{{0, 0}, {1, 2}} {
@@ -182,7 +181,7 @@ func TestInterrupted(t *testing.T) {
 		require.Equal(t, c.lines, strings.Count(string(kept), `"reading":{`), "as they came")
 		require.Equal(t, c.lines, strings.Count(string(kept), `"rounds_us":[`), "and once a row")
 		require.Contains(t, text.String(), "the table shows what was measured")
-		require.Contains(t, ended.Error(), "what it had measured is in "+ended.Path)
+		require.Contains(t, ended.Error(), "its measurements are in "+ended.Path)
 	}
 }
 

@@ -15,7 +15,7 @@ type step struct {
 	ComputeS float64 `json:"compute_s"` // all but the two below
 	GatherS  float64 `json:"exposed_allgather_s"`
 	ScatterS float64 `json:"exposed_reduce_scatter_s"`
-	ForwardS float64 `json:"forward_s"` // of StepS, and the backward, whatever it did
+	ForwardS float64 `json:"forward_s"` // the forward pass's part of StepS, waits included; BackS likewise
 	BackS    float64 `json:"backward_s"`
 	BusyS    float64 `json:"busy_s"` // for which the training had a core; the rest of ComputeS it waited for one
 	CPUS     float64 `json:"cpu_s"`  // of the process, the library's threads included
@@ -107,7 +107,7 @@ func (r *trained) read(from io.Reader) error {
 		case "end":
 			err = errors.Join(err, json.Unmarshal(lines.Bytes(), &how))
 			if weights = one.Weights; err == nil && r.Peer == ours && how.Fabric.Algorithm != "switch" {
-				return fmt.Errorf("the aggregation node was not used: %s", how.Fabric.Reason)
+				return fmt.Errorf("the switch was not used: %s", how.Fabric.Reason)
 			}
 		}
 		if err != nil {

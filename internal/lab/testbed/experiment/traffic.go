@@ -3,6 +3,7 @@ package experiment
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/torch-mcast/torch-mcast/internal/lab/chart"
 	"github.com/torch-mcast/torch-mcast/internal/lab/sim/fattree"
@@ -22,7 +23,7 @@ type trafficRow struct {
 	Received   float64  `json:"received_bytes"`
 	Sent       float64  `json:"sent_bytes"`
 	Ports      float64  `json:"port_bytes"`  // both, as the figure counts
-	Expected   float64  `json:"shard_bytes"` // what of it is bytes of shards, by the topology; the rest are headers and control messages
+	Expected   float64  `json:"shard_bytes"` // shards in Ports, by the topology; the rest: headers, control messages
 	Ended      string   `json:"ended,omitempty"`
 }
 
@@ -105,7 +106,7 @@ func traffic(l *lab) error {
 		l.trafficGoals(collective, slices.Max(hosts), rows)
 	}
 	l.remark("Counted is the difference between runs of 2k and k operations, over k: joining is in both; the barrier before an operation, and signs of life, are not taken off.")
-	l.remark("The figure counts what switch ports receive and send. What they send alone is nearly the same for all: a switch copies what a ring sends again.")
+	l.remark("The figure counts bytes that switch ports receive and send. Bytes sent alone are nearly the same for all: a switch copies a packet where a ring sends it again.")
 	return nil
 }
 
@@ -166,7 +167,7 @@ func (l *lab) trafficGoals(collective string, hosts int, rows []trafficRow) {
 }
 
 func trafficChart(collective string, n int, hosts []int, rows []trafficRow) *chart.Chart {
-	c := chart.New(fmt.Sprintf("%s of %s: all switch ports, received and sent", collective, chart.Size(float64(n))), "hosts", "MB an operation")
+	c := chart.New(fmt.Sprintf("%s of %s: bytes at all switch ports, received and sent", strings.ToUpper(collective[:1])+collective[1:], chart.Size(float64(n))), "hosts", "MB an operation")
 	c.LogX(chart.Plain, floats(hosts)...)
 	most := 0.0
 	for _, p := range Peers {

@@ -102,8 +102,8 @@ func (s *Scene) addr(at place) netip.Addr {
 // mostUngreeted is how many descriptors strangers may hold in a process.
 const mostUngreeted = 64
 
-// strangers has a host connect so often to whatever listens in a place, say nothing for a time, and
-// go. The process there must not take more than mostUngreeted of them.
+// strangers has a host connect so often to all listeners in a place, say nothing for a time, and
+// go. The process there must not take more than mostUngreeted connections.
 func strangers(from, at place, pid func(*Scene) (int, error), count int, d time.Duration) func(*Scene) error {
 	return func(s *Scene) error {
 		ports, err := s.ports(at, "tcp", "tcp6")
@@ -262,8 +262,8 @@ func (s *Scene) capture(at place, count int) (all []captured, err error) {
 	return all, err
 }
 
-// forge has a host send what it has heard of the others again, as it was or changed a little:
-// shorter, with other bytes, with another header.
+// forge has a host send again the datagrams that it has heard from the others, unchanged or changed
+// a little: shorter, with other bytes, with another header.
 func forge(from place, count int) func(*Scene) error {
 	return func(s *Scene) error {
 		heard, err := s.capture(from, 64)

@@ -16,7 +16,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
-// Every row that is quick is kept within its bound, and nothing is left of it.
+// Every quick row is kept within its bound, and leaves nothing behind.
 func TestQuickRows(t *testing.T) {
 	built := build(t)
 	rows, err := (&Options{Quick: true}).Select()
@@ -36,7 +36,7 @@ func TestQuickRows(t *testing.T) {
 	}
 }
 
-// A row that promises what does not happen is found out, whatever it promises.
+// A row with a wrong promise is found out, for each kind of promise.
 func TestABrokenRowIsFoundOut(t *testing.T) {
 	built := build(t)
 	saved := All

@@ -17,7 +17,7 @@ type ranks struct {
 	mu    sync.Mutex
 	all   []said
 	news  chan struct{} // holds one when something was said since it was last taken
-	wrong error         // that what they said is not what a worker says
+	wrong error         // a rank has said something that no worker says
 }
 
 // said is what a rank has said.

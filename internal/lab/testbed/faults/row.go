@@ -49,20 +49,20 @@ const (
 // Overs are all.
 var Overs = []Over{SHM, Nodes, Uneven, UDP, Switch, Rails, Tree, Net}
 
-// Row is a fault and what is promised about it.
+// Row is a fault and the promise about it.
 type Row struct {
 	ID     string // OVER/NAME, such as udp/link-down
 	Family Family
 	Over   Over
-	Fault  string // what is broken, and where
+	Fault  string // what breaks, and where
 	Then   string // what happens
 	Ends   Ending
 	Bound  Bound
 
-	// Says are texts of which the error of every rank that is told contains each; "a|b": one of
-	// them.
+	// Says are texts. The error of every rank that is told contains each of them; "a|b": one of the
+	// two.
 	Says []string
-	// Fails are ranks that may end in any way: those that the fault itself has cut off or ended.
+	// Fails are ranks that may end in any way: the fault itself has cut them off or ended them.
 	Fails []int
 	// Warns are texts that some rank's log or notes contain in the end; "a|b": one of them.
 	Warns []string
@@ -121,7 +121,7 @@ func (b Bound) String() string {
 	return fmt.Sprintf("`%s` + %v", b.Of, b.Plus)
 }
 
-// job is what is run for a row, and how it is broken.
+// job is the program that runs for a row, and the way to break it.
 type job struct {
 	timeout    time.Duration // MCAST_TIMEOUT; 0: 2 s
 	env        []string
@@ -131,8 +131,8 @@ type job struct {
 	acts       []worker.Act
 	// before breaks what the job is to start on.
 	before func(*Scene) error
-	// during breaks what it runs on, once all ranks have joined and, unless early, done a round. It
-	// returns when a fault that passes has passed, or when one that stays is there.
+	// during breaks the testbed or a process, once all ranks have joined and, unless early, done a
+	// round. It returns when a fault that passes has passed, or when one that stays is there.
 	during func(*Scene) error
 	early  bool
 	// after ends what healing the testbed does not.
@@ -174,18 +174,18 @@ func (r *Row) runs() bool { return r.Test == "" }
 // mustReport says whether a rank must learn of the fault as the row says.
 func (r *Row) mustReport(rank int) bool { return !slices.Contains(r.Fails, rank) }
 
-// Check says what is wrong with a row.
+// Check returns an error if a row is wrong.
 func (r *Row) Check() error {
 	wrong := func(what string) error { return fmt.Errorf("faults: row %s: %s", r.ID, what) }
 	switch {
 	case len(r.ID) <= len(r.Over) || r.ID[:len(r.Over)+1] != string(r.Over)+"/":
-		return wrong("its ID begins with what it goes over and a slash")
+		return wrong("its ID must begin with its transport (Over) and a slash")
 	case !slices.Contains(Families, r.Family):
 		return wrong("no such family")
 	case !slices.Contains(Overs, r.Over):
 		return wrong("it goes over nothing that there is")
 	case r.Fault == "" || r.Then == "":
-		return wrong("what is broken, and what happens then?")
+		return wrong("it lacks the fault, or the outcome (Then)")
 	case r.Bound == Bound{}:
 		return wrong("within which bound?")
 	case r.Ends == Errors && r.runs() && len(r.Says) == 0:

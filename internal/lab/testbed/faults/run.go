@@ -24,7 +24,7 @@ import (
 // Options say which rows to try, and how.
 type Options struct {
 	Only   []string // patterns of IDs, such as udp/*; none: all rows
-	Quick  bool     // only those that are
+	Quick  bool     // only quick rows
 	Repeat int      // how often each; 0: once
 	// Slack is what a busy machine may add to a bound. Limits of the job that a row is not about are
 	// longer by it, so that it does not meet them.
@@ -125,7 +125,7 @@ func (l *lab) bed(ctx context.Context, over Over) (*bed, error) {
 	return b, nil
 }
 
-// drop removes a testbed, which may not be what it was; the next row builds it anew.
+// drop removes a testbed, as it may have changed; the next row builds it anew.
 func (l *lab) drop(over Over) error {
 	b := l.beds[over]
 	if b == nil {
@@ -147,8 +147,8 @@ func (l *lab) close() error {
 // ErrBroken says that some row was not kept that should have been.
 var ErrBroken = errors.New("rows of the catalogue are not kept")
 
-// Run tries rows, on testbeds that it removes whatever happens. Rows that are known to fall short
-// are tried and shown, but are no ErrBroken.
+// Run tries rows, on testbeds that it removes in any case. Rows that are known to fall short are
+// tried and shown, but are no ErrBroken.
 func Run(ctx context.Context, o Options) (_ []Outcome, err error) {
 	rows, err := o.Select()
 	if err != nil {

@@ -5,7 +5,8 @@ import "slices"
 // All is the catalogue.
 var All = slices.Concat(processRows, nodeRows, hostRows, linkRows, pathRows, sizeRows, directionRows, flowRows, resourceRows, timeRows, netRows, levelRows, unevenRows, heldRows)
 
-// across makes a row for each thing that it may go over. The ID is that without what it goes over.
+// across makes a row for each Over. The row has an ID without its Over, which across puts before
+// it.
 func across(row func(Over) Row, overs ...Over) []Row {
 	var rows []Row
 	for _, over := range overs {
@@ -16,5 +17,5 @@ func across(row func(Over) Row, overs ...Over) []Row {
 	return rows
 }
 
-// among says whether an over is one of some, for what is not the same everywhere.
+// among says whether an over is one of some, for rows that differ between overs.
 func among(over Over, some ...Over) bool { return slices.Contains(some, over) }

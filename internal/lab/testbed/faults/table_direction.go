@@ -9,7 +9,7 @@ import (
 // Rows about one direction of a link.
 var directionRows = slices.Concat(
 	across(func(Over) Row {
-		return Row{ID: "/deaf", Family: Direction, Fault: "nothing reaches host 2 any more, but what it sends arrives",
+		return Row{ID: "/deaf", Family: Direction, Fault: "nothing reaches host 2 any more, but its own packets arrive",
 			Then: "all others are told that rank 2 is lost", Ends: Errors, Bound: Timeout, Says: []string{"rank 2"}, Fails: []int{2},
 			job: job{during: loss(host(2), testbed.Loss{Share: 1, At: "in"})}}
 	}, UDP, Switch),
@@ -34,17 +34,17 @@ var directionRows = slices.Concat(
 			job: job{during: loss(host(2), testbed.Loss{Share: 1, At: "out", Protocol: "tcp"})}}
 	}, UDP),
 	across(func(Over) Row {
-		return Row{ID: "/node-deaf", Family: Direction, Fault: "nothing reaches an aggregation node any more",
+		return Row{ID: "/node-deaf", Family: Direction, Fault: "nothing reaches `mcast switch` any more",
 			Then: "no operation fails; Reduce-Scatters go directly", Ends: Succeeds, Bound: SwitchTimeout, Route: "direct",
 			job: job{during: loss(node(0), testbed.Loss{Share: 1, At: "in"})}}
 	}, Switch, Tree),
 	across(func(Over) Row {
-		return Row{ID: "/node-mute", Family: Direction, Fault: "nothing of an aggregation node arrives any more",
+		return Row{ID: "/node-mute", Family: Direction, Fault: "nothing from `mcast switch` arrives any more",
 			Then: "no operation fails; Reduce-Scatters go directly", Ends: Succeeds, Bound: SwitchTimeout, Route: "direct",
 			job: job{during: loss(node(0), testbed.Loss{Share: 1, At: "out"})}}
 	}, Switch, Tree),
 	across(func(Over) Row {
-		return Row{ID: "/node-mute-by-udp", Family: Direction, Fault: "UDP of an aggregation node no longer arrives, TCP does",
+		return Row{ID: "/node-mute-by-udp", Family: Direction, Fault: "UDP from `mcast switch` no longer arrives, TCP does",
 			Then: "no operation fails; Reduce-Scatters go directly", Ends: Succeeds, Bound: SwitchTimeout, Route: "direct",
 			job: job{during: loss(node(0), testbed.Loss{Share: 1, At: "out", Protocol: "udp"})}}
 	}, Switch, Tree),

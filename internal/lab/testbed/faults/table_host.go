@@ -34,12 +34,12 @@ var hostRows = slices.Concat(
 			job: job{during: times(3, address(host(3)), lasts(200*time.Millisecond))}}
 	}, UDP, Switch),
 	across(func(Over) Row {
-		return Row{ID: "/node-vanishes", Family: Host, Fault: "the host of an aggregation node is gone, without a word to anybody",
+		return Row{ID: "/node-vanishes", Family: Host, Fault: "the host of `mcast switch` is gone, without a word to anybody",
 			Then: "no operation fails; Reduce-Scatters go directly", Ends: Succeeds, Bound: SwitchTimeout, Route: "direct",
 			job: job{during: link(node(0), false)}}
 	}, Switch, Tree),
 	across(func(Over) Row {
-		return Row{ID: "/node-interface-bounces", Family: Host, Fault: "eth0 of an aggregation node is down for 0.2 s",
+		return Row{ID: "/node-interface-bounces", Family: Host, Fault: "eth0 of the host of `mcast switch` is down for 0.2 s",
 			Then: "no operation fails", Ends: Succeeds, Bound: SwitchTimeout,
 			job: job{during: then(netInterface(node(0), false), lasts(200*time.Millisecond), netInterface(node(0), true))}}
 	}, Switch, Tree),

@@ -15,8 +15,8 @@ func p2p(id string, family Family, fault string, ends Ending, then string, bound
 }
 
 // Rows about NCCL's point-to-point messages: four ranks pass messages round by the plugin's
-// connections. Who has lost a neighbour is told its address; the others, once that rank has ended,
-// that of theirs.
+// connections. A rank that has lost a neighbour is told the neighbour's address. When that rank
+// ends, its own neighbours are told its address in turn.
 var netRows = slices.Concat(netTests, across(func(Over) Row {
 	return Row{ID: "/rank-killed", Family: Process, Fault: "rank 2 of a ring is killed",
 		Then: "its neighbours are told which address has gone, and the others when those end", Ends: Errors, Bound: AtOnce, Says: []string{"10.77.0."}, Fails: []int{2},
@@ -62,12 +62,12 @@ var netTimeout = Bound{Of: "MCAST_TIMEOUT", Plus: 2 * time.Second}
 var netTests = []Row{
 	p2p("killed", Process, "a rank that sends is killed (SIGKILL)", Errors, "the receives that it leaves open fail, and no others", AtOnce, "TestKill"),
 	p2p("closes", Process, "a rank closes a connection on which the other still waits", Errors, "requests of the other fail; what was sent before arrives", AtOnce, "TestPeerCloses"),
-	p2p("closes-forked", Process, "a rank closes a connection of which a forked child keeps the socket", Succeeds, "nothing is sent any more from memory that is the caller's again", AtOnce, "TestCloseForked"),
+	p2p("closes-forked", Process, "a rank closes a connection, and a forked child keeps the socket", Succeeds, "nothing is sent any more from memory that is the caller's again", AtOnce, "TestCloseForked"),
 	p2p("disagrees", Process, "a send is larger than the receive that it meets", Errors, "both ends are told the sizes", AtOnce, "TestMismatch"),
 	p2p("garbage", Process, "what arrives is no message", Errors, "the connection fails, and no memory is touched", AtOnce, "TestGarbage"),
 	p2p("host-vanishes", Host, "the host of a receiver is gone, without a word", Errors, "sends fail, and name the address", Timeout, "TestSilentHost"),
 	p2p("half-open", Path, "a peer greets and then says no more", Errors, "accepting fails, and names the address", Timeout, "TestHalfOpen"),
-	p2p("on-the-path", Path, "somebody on the path changes, repeats or leaves out what passes; `MCAST_SECRET`, kernels with TLS", Errors, "the connection fails and says so, and nothing of it is taken", AtOnce, "TestSealedOnThePath"),
+	p2p("on-the-path", Path, "somebody on the path changes, repeats or leaves out what passes; `MCAST_SECRET`, kernels with TLS", Errors, "the connection fails and says so, and no changed byte is taken", AtOnce, "TestSealedOnThePath"),
 	p2p("unreachable", Path, "nobody listens where a handle leads", Errors, "connecting fails, and names the address", Timeout, "TestConnectFails"),
 	p2p("strangers", Resource, "strangers connect and say nothing, or nonsense", Succeeds, "ranks connect all the same", AtOnce, "TestStrangers"),
 	p2p("no-ring", Resource, "shared memory cannot be passed to a peer of the same host", Succeeds, "the connection goes over TCP", AtOnce, "TestRingNotTaken"),

@@ -60,32 +60,32 @@ var processRows = slices.Concat(
 // Rows about aggregation nodes.
 var nodeRows = slices.Concat(
 	across(func(over Over) Row {
-		return Row{ID: "/node-killed", Family: Process, Fault: "the aggregation node of a leaf is killed",
+		return Row{ID: "/node-killed", Family: Process, Fault: "the `mcast switch` of a leaf is killed",
 			Then: "no operation fails; Reduce-Scatters go directly", Ends: Succeeds, Bound: SwitchTimeout, Route: "direct",
 			Quick: over == Switch, job: job{during: stopNode(0)}}
 	}, Switch, Rails, Tree),
 	across(func(Over) Row {
-		return Row{ID: "/node-restarts", Family: Process, Fault: "the aggregation node of a leaf is killed, and started again a second later",
-			Then: "no operation fails; Reduce-Scatters go directly, and through the node again", Ends: Succeeds, Bound: nodeBack, Route: "switch",
+		return Row{ID: "/node-restarts", Family: Process, Fault: "the `mcast switch` of a leaf is killed, and started again a second later",
+			Then: "no operation fails; Reduce-Scatters go directly, and through the switch again", Ends: Succeeds, Bound: nodeBack, Route: "switch",
 			job: job{during: then(stopNode(0), lasts(time.Second), startNode(0))}}
 	}, Switch, Rails, Tree),
 	across(func(Over) Row {
-		return Row{ID: "/node-stopped", Family: Process, Fault: "the aggregation node of a leaf stands still (SIGSTOP)",
+		return Row{ID: "/node-stopped", Family: Process, Fault: "the `mcast switch` of a leaf stands still (SIGSTOP)",
 			Then: "no operation fails; Reduce-Scatters go directly", Ends: Succeeds, Bound: SwitchTimeout, Route: "direct",
 			job: job{during: signalPlace(node(0), syscall.SIGSTOP)}}
 	}, Switch, Tree),
 	across(func(Over) Row {
-		return Row{ID: "/node-pauses", Family: Process, Fault: "the aggregation node of a leaf stands still for three times `MCAST_SWITCH_TIMEOUT`",
-			Then: "no operation fails; Reduce-Scatters go directly, and through the node again", Ends: Succeeds, Bound: nodeBack, Route: "switch",
+		return Row{ID: "/node-pauses", Family: Process, Fault: "the `mcast switch` of a leaf stands still for three times `MCAST_SWITCH_TIMEOUT`",
+			Then: "no operation fails; Reduce-Scatters go directly, and through the switch again", Ends: Succeeds, Bound: nodeBack, Route: "switch",
 			job: job{timeout: 4 * time.Second, during: then(signalPlace(node(0), syscall.SIGSTOP), lasts(3*switchTimeout), signalPlace(node(0), syscall.SIGCONT))}}
 	}, Switch, Tree),
 	across(func(Over) Row {
-		return Row{ID: "/root-killed", Family: Process, Fault: "the root of the tree of aggregation nodes is killed",
+		return Row{ID: "/root-killed", Family: Process, Fault: "the root of the tree of `mcast switch` is killed",
 			Then: "no operation fails; Reduce-Scatters go directly", Ends: Succeeds, Bound: SwitchTimeout, Route: "direct",
 			job: job{during: stopNode(2)}}
 	}, Tree),
 	across(func(Over) Row {
-		return Row{ID: "/root-restarts", Family: Process, Fault: "the root of the tree of aggregation nodes is killed, and started again a second later",
+		return Row{ID: "/root-restarts", Family: Process, Fault: "the root of the tree of `mcast switch` is killed, and started again a second later",
 			Then: "no operation fails; Reduce-Scatters go directly, and through the tree again", Ends: Succeeds, Bound: nodeBack, Route: "switch",
 			job: job{during: then(stopNode(2), lasts(time.Second), startNode(2))}}
 	}, Tree),

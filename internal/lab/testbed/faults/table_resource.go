@@ -21,7 +21,7 @@ var resourceRows = slices.Concat(
 				during: then(descriptors(host(1), 0), lasts(2*time.Second), descriptors(host(1), -1))}}
 	}, UDP, Switch),
 	across(func(Over) Row {
-		return Row{ID: "/node-no-descriptors", Family: Resource, Fault: "the aggregation node can open no file or socket for a second",
+		return Row{ID: "/node-no-descriptors", Family: Resource, Fault: "`mcast switch` can open no file or socket for a second",
 			Then: "no operation fails", Ends: Succeeds, Bound: SwitchTimeout,
 			job: job{during: then(descriptors(node(0), 0), lasts(time.Second), descriptors(node(0), -1))}}
 	}, Switch),
@@ -47,7 +47,7 @@ var resourceRows = slices.Concat(
 	}, UDP),
 	across(func(Over) Row {
 		return Row{ID: "/no-memberships", Family: Resource, Fault: "host 2 may be in no group (igmp_max_memberships)",
-			Then: "no operation fails: chunks go from rank to rank, and a rank warns of it, with the rank and the setting", Ends: Succeeds, Bound: slowly, Warns: []string{"rank 2", "igmp_max_memberships"},
+			Then: "no operation fails: chunks go from rank to rank, and a warning names the rank and the setting", Ends: Succeeds, Bound: slowly, Warns: []string{"rank 2", "igmp_max_memberships"},
 			job: job{before: setting(host(2), "ipv4/igmp_max_memberships", "0"), after: setting(host(2), "ipv4/igmp_max_memberships", "20")}}
 	}, UDP),
 	across(func(Over) Row {

@@ -8,7 +8,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/lab/testbed/faults/worker"
 )
 
-// lateness is by how much a rank is late, with half of it for MCAST_TIMEOUT.
+// lateness is how late a rank is: twice MCAST_TIMEOUT.
 const lateness = 2 * defaultTimeout
 
 // operationNames are those of operations in IDs and sentences.
@@ -56,8 +56,8 @@ var timeRows = slices.Concat(
 			job: job{during: delay(host(2), 50*time.Millisecond, 3*time.Second)}}
 	}, UDP, Switch, Tree),
 	across(func(Over) Row {
-		return Row{ID: "/late-rejoin", Family: Time, Fault: "the aggregation node is back while rank 0 computes for three times `MCAST_TIMEOUT`",
-			Then: "all wait for it, and Reduce-Scatters go through the node again", Ends: Succeeds, Bound: nodeBack, Route: "switch",
+		return Row{ID: "/late-rejoin", Family: Time, Fault: "`mcast switch` is back while rank 0 computes for three times `MCAST_TIMEOUT`",
+			Then: "all wait for it, and Reduce-Scatters go through the switch again", Ends: Succeeds, Bound: nodeBack, Route: "switch",
 			job: job{timeout: lateness / 2, early: true, during: then(stopNode(0), lasts(time.Second), startNode(0)),
 				acts: []worker.Act{{Rank: 0, Round: 20, Before: "allgather", Do: "wait", For: 3 * lateness / 2}}}}
 	}, Switch),

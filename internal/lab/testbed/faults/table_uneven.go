@@ -57,7 +57,7 @@ var unevenRows = slices.Concat(
 	}, Uneven),
 )
 
-// stray has a rank call the Broadcast of a round from the rank behind the one whose turn it is.
+// stray has a rank call the Broadcast of a round with a wrong root: the rank behind the right one.
 func stray(rank, round int) []worker.Act {
 	return []worker.Act{{Rank: rank, Round: round, Before: "broadcast", Do: "stray"}}
 }

@@ -138,8 +138,8 @@ func (t *trial) ended() error {
 	return err
 }
 
-// watch breaks what is to be broken, and returns when the job has come to the end that it should,
-// or is not going to.
+// watch breaks the job as the row says, and returns when the job has come to the promised end, or
+// will not come to it.
 func (t *trial) watch() error {
 	j := &t.row.job
 	t.over = t.began
@@ -164,7 +164,7 @@ func (t *trial) watch() error {
 	return t.untilOver()
 }
 
-// acts waits until ranks have begun what they do themselves.
+// acts waits until ranks have begun their own acts.
 func (t *trial) acts() error {
 	for _, a := range t.row.job.acts {
 		var at time.Time

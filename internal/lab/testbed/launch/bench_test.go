@@ -30,7 +30,7 @@ func mustAddr(t *testing.T, text string) netip.Addr {
 // limits are those of ranks that a busy machine does not meet.
 var limits = []string{"MCAST_JOIN_TIMEOUT=" + systest.Limit.String(), "MCAST_TIMEOUT=" + systest.Limit.String(), "MCAST_SWITCH_TIMEOUT=" + systest.Limit.String()}
 
-// bench is a job whose results go to out. `mcast bench` itself checks every byte.
+// bench is a job that prints its results to out. `mcast bench` itself checks every byte.
 func bench(out io.Writer, args ...string) launch.Job {
 	return launch.Job{
 		Command: append([]string{built.Mcast, "bench", "--json", "--iters=3", "--warmup=1"}, args...), Env: limits,
@@ -181,6 +181,6 @@ func TestANodeStopsAndComesBack(t *testing.T) {
 func TestANodeThatDiesByItselfIsReported(t *testing.T) {
 	tb := up(t, 1, 1, 0)
 	_, err := launch.StartNodes(t.Context(), tb, launch.NodeOptions{Mcast: built.Mcast, Args: []string{"--workers=nonsense"}})
-	require.ErrorContains(t, err, "node 0 could not be started")
+	require.ErrorContains(t, err, "switch 0 could not be started")
 	require.ErrorContains(t, err, "nonsense")
 }

@@ -38,12 +38,12 @@ type Job struct {
 	MPI bool
 	Lab string // path of mcast-lab, by which mpirun starts its daemons
 
-	// Late are ranks whose command begins so much later than the others'.
+	// Late are ranks that begin their command so much later than the others.
 	Late map[int]time.Duration
 	// Cores are ranks that run on one core alone, by its number; the others run wherever they are let.
 	Cores map[int]int
-	// KeepGoing lets the other ranks go on where one fails: who started them wants to see what they
-	// do.
+	// KeepGoing lets the other ranks go on where one fails, for callers who want to see what the
+	// others do.
 	KeepGoing bool
 
 	// Logs is the directory of the logs, rank0.log and so on; empty: they are removed in the end.
@@ -169,13 +169,14 @@ func (r *Run) rankEnv(rank int) []string {
 	return append(env, j.Env...)
 }
 
-// host is that of a rank.
+// host returns the host of a rank.
 func (r *Run) host(rank int) testbed.Host {
 	host, _ := r.job.seat(rank)
 	return r.hosts[host]
 }
 
-// seat returns on which of the job's hosts a rank is, and which of the ranks there it is.
+// seat returns a rank's host, as an index of the job's hosts, and the rank's number among the ranks
+// there.
 func (j *Job) seat(rank int) (host, local int) {
 	for local = rank; local >= j.Counts[host]; host++ {
 		local -= j.Counts[host]

@@ -92,8 +92,8 @@ func TestADeadRankEndsTheRun(t *testing.T) {
 	require.Empty(t, marked(t, mark))
 }
 
-// Ranks that keep going outlive one that fails, whose error is the run's all the same; and one
-// comes late.
+// Ranks that keep going outlive one that fails, and its error is the run's all the same; and one
+// rank comes late.
 func TestOthersKeepGoing(t *testing.T) {
 	tb := up(t, 3, 1, 0)
 	logs := t.TempDir()

@@ -13,17 +13,17 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/lab/testbed"
 )
 
-// Ports that runs of a testbed listen on: MASTER_PORT and the next, where `mcast bench`
-// meets. They are below those that the kernel gives out by itself.
+// Ports that runs of a testbed listen on: MASTER_PORT and the next, where `mcast bench` meets. They
+// are below the ports that the kernel gives out by itself.
 const (
 	firstPort = 29500
 	runPorts  = 2
 	maxRuns   = 256 // at a time
 )
 
-// lease is what a run has to itself while it lasts: a locked file of the testbed, whose number says
-// the ports, with the run's name and groups in it. The kernel drops the lock when this process
-// ends, however it ends.
+// lease is everything that a run has to itself while it lasts: a locked file of the testbed. The
+// file's number gives the ports, and the run's name and groups are in the file. The kernel drops
+// the lock when this process ends, however it ends.
 type lease struct {
 	file  *os.File
 	port  int
@@ -67,8 +67,8 @@ func takeLease(tb *testbed.Testbed, run string, asked netip.Addr, groups int) (_
 // release gives the lease back, after the last process of the run.
 func (l *lease) release() error { return errors.Join(l.file.Truncate(0), l.file.Close()) }
 
-// takePorts locks the first file that no run has, and returns the groups of the runs that go
-// on. A run that could not release its file was killed: what it left behind is ended.
+// takePorts locks the first file that no run has, and returns the groups of the runs that go on. A
+// run that could not release its file was killed: its processes are ended.
 func (l *lease) takePorts(tb *testbed.Testbed) (taken map[netip.Addr]bool, err error) {
 	taken = make(map[netip.Addr]bool)
 	for n := range maxRuns {
@@ -137,7 +137,7 @@ func readLease(path string, groups map[netip.Addr]bool) (run string, err error) 
 	return run, nil
 }
 
-// lockFile opens a file in the testbed's directory and locks it; how is that of flock(2).
+// lockFile opens a file in the testbed's directory and locks it; how is an operation of flock(2).
 func lockFile(tb *testbed.Testbed, name string, how int) (*os.File, error) {
 	file, err := os.OpenFile(filepath.Join(tb.Dir(), name), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {

@@ -14,10 +14,10 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/lab/testbed"
 )
 
-// hostNames gives the calling thread, which must be locked, and what it starts an /etc/hosts of
-// their own, in a mount namespace of their own. Nothing in a testbed answers for names: who looks
-// one up, as torch.distributed does for each address, would wait for seconds, and gloo would not
-// learn its own address.
+// hostNames gives the calling thread, which must be locked, and the processes that it starts an
+// /etc/hosts of their own, in a mount namespace of their own. Nothing in a testbed answers for
+// names: a process that looks one up, as torch.distributed does for each address, would wait for
+// seconds, and gloo would not learn its own address.
 func hostNames(tb *testbed.Testbed) error {
 	const hosts = "/etc/hosts"
 	if _, err := os.Stat(hosts); errors.Is(err, fs.ErrNotExist) {
@@ -30,7 +30,7 @@ func hostNames(tb *testbed.Testbed) error {
 	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
 		return fmt.Errorf("a mount namespace of its own: %w", err)
 	}
-	// What is mounted from here on is of no concern to others.
+	// Mounts from here on do not show elsewhere.
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
 		return fmt.Errorf("mounts of its own: %w", err)
 	}

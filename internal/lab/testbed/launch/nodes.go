@@ -83,7 +83,7 @@ func (n *Nodes) Address(host testbed.Host) string {
 func (n *Nodes) Start(ctx context.Context, i int) error {
 	w := &n.nodes[i]
 	if w.process != nil {
-		return fmt.Errorf("node %d runs already", i)
+		return fmt.Errorf("switch %d runs already", i)
 	}
 	bind := w.listens
 	if bind == "" {
@@ -93,14 +93,14 @@ func (n *Nodes) Start(ctx context.Context, i int) error {
 	if w.Parent >= 0 {
 		args = append(args, "--parent="+n.nodes[w.Parent].listens)
 	}
-	// The links' rate is not passed on: windows made for it and for the delay of an idle network
-	// are too small beside an Allgather, whose queue makes the delay several times longer.
+	// The links' rate is not passed on: windows made for it and for the delay of an idle network are
+	// too small beside an Allgather, which fills a queue and so makes the delay several times longer.
 	cmd := exec.Command(n.options.Mcast, append(args, n.options.Args...)...)
 	heard := &listening{address: make(chan string, 1)}
 	cmd.Stdout = heard
 	p, err := n.starter.startProcess(w.Namespace, filepath.Join(n.logs, "node"+strconv.Itoa(i)+".log"), cmd)
 	if err != nil {
-		return fmt.Errorf("node %d: %w", i, err)
+		return fmt.Errorf("switch %d: %w", i, err)
 	}
 	late := time.NewTimer(nodeStart)
 	defer late.Stop()
@@ -119,14 +119,14 @@ func (n *Nodes) Start(ctx context.Context, i int) error {
 		err = context.Cause(ctx)
 	}
 	stop(p)
-	return errors.Join(fmt.Errorf("node %d could not be started: %w%s", i, err, p.tail()), p.log.Close())
+	return errors.Join(fmt.Errorf("switch %d could not be started: %w%s", i, err, p.tail()), p.log.Close())
 }
 
 // Stop kills a node, as if its machine had failed, and returns when it is dead.
 func (n *Nodes) Stop(i int) error {
 	w := &n.nodes[i]
 	if w.process == nil {
-		return fmt.Errorf("node %d is stopped already", i)
+		return fmt.Errorf("switch %d is stopped already", i)
 	}
 	err := w.died()
 	_ = w.process.signal(syscall.SIGKILL)
@@ -162,7 +162,7 @@ func (n *Nodes) Close() error {
 func (w *node) died() error {
 	select {
 	case <-w.process.done:
-		return fmt.Errorf("node %d on %s (process %d) died: %v%s", w.Index, w.Namespace, w.process.cmd.Process.Pid, w.process.cmd.ProcessState, w.process.tail())
+		return fmt.Errorf("switch %d on %s (process %d) died: %v%s", w.Index, w.Namespace, w.process.cmd.Process.Pid, w.process.cmd.ProcessState, w.process.tail())
 	default:
 		return nil
 	}
@@ -170,7 +170,7 @@ func (w *node) died() error {
 
 // listening hears a node say where it listens.
 type listening struct {
-	line    []byte // what it has said of a line
+	line    []byte // the beginning of a line, as far as it has come
 	address chan string
 }
 

@@ -30,8 +30,8 @@ type process struct {
 	output error         // once done: what went wrong with the output
 }
 
-// startProcess starts a command. What it writes goes to the log, and to the
-// writers of cmd where it has any.
+// startProcess starts a command. Its output goes to the log, and to the writers of cmd where it has
+// any.
 func (s *starter) startProcess(namespace, log string, cmd *exec.Cmd) (*process, error) {
 	file, err := os.OpenFile(log, os.O_CREATE|os.O_TRUNC|os.O_RDWR|os.O_APPEND, 0o644)
 	if err != nil {
@@ -56,7 +56,7 @@ func both(file *os.File, other io.Writer) io.Writer {
 	return io.MultiWriter(file, other)
 }
 
-// wait waits for the end of the process and ends what is left of its group.
+// wait waits for the end of the process and ends the rest of its group.
 func (p *process) wait() {
 	defer close(p.done)
 	for errors.Is(unix.Waitid(unix.P_PID, p.cmd.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil), unix.EINTR) {

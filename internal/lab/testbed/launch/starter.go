@@ -35,7 +35,7 @@ func newStarter(tb *testbed.Testbed) (*starter, error) {
 	return s, <-ready
 }
 
-// close ends the thread, and with it what it has started and is not yet dead.
+// close ends the thread, and with it all processes that it has started and that still run.
 func (s *starter) close() { close(s.work) }
 
 // start starts a command inside a namespace.
@@ -60,8 +60,8 @@ func startInside(namespace string, cmd *exec.Cmd) (err error) {
 	return cmd.Start()
 }
 
-// enter moves the calling thread, which must be locked, into a network namespace, whose name
-// becomes its host name: OpenMPI and NCCL tell hosts apart by it.
+// enter moves the calling thread, which must be locked, into a network namespace. The namespace's
+// name becomes its host name: OpenMPI and NCCL tell hosts apart by it.
 func enter(namespace string) error {
 	there, err := netns.GetFromName(namespace)
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 // runID is the variable that has a run's name, as torchrun has it.
 const runID = "TORCHELASTIC_RUN_ID"
 
-// sweep ends what is left of a run: processes that left their rank's process group, as daemons do,
-// but still have its number in their environment.
+// sweep ends the processes that a run has left behind: they left their rank's process group, as
+// daemons do, but still have the run's ID in their environment.
 func sweep(run string) error {
 	const tries = 100
 	variable := []byte(runID + "=" + run)
@@ -24,7 +24,7 @@ func sweep(run string) error {
 		if err != nil || found == 0 {
 			return err
 		}
-		time.Sleep(10 * time.Millisecond) // for them to end, and what they had just started to show
+		time.Sleep(10 * time.Millisecond) // for them to end, and for processes that they just started to show
 	}
 	return fmt.Errorf("processes of run %s do not end", run)
 }

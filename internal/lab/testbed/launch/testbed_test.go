@@ -71,7 +71,7 @@ func up(t *testing.T, hosts, leaves, spines int) *testbed.Testbed {
 	return upAs(t, testbed.Spec{Hosts: hosts, Leaves: leaves, Spines: spines})
 }
 
-// upAs builds a testbed, whatever its name in the Spec.
+// upAs builds a testbed under a name of its own, not the one in the Spec.
 func upAs(t *testing.T, spec testbed.Spec) *testbed.Testbed {
 	t.Helper()
 	if os.Geteuid() != 0 {

@@ -17,7 +17,7 @@ func Explain(err error) error {
 	})
 }
 
-// limits are the settings whose 0 leaves no namespace of a kind to ordinary users.
+// limits are settings: 0 in one leaves no namespace of its kind to ordinary users.
 var limits = []string{"user", "net", "mnt", "pid"}
 
 // explain is Explain with what reads a file of /proc.

@@ -1,7 +1,7 @@
 // Package rootless gives an ordinary user a testbed without root: this program runs itself once
 // more in a user namespace, in which that user is root, with network, mounts and processes of its
-// own. All of it ends with the command that began it, so only commands that take down what they
-// build can run so; see docs/decisions/0040-rootless.md.
+// own. Everything ends with the command that began it, so only commands that take down all that
+// they build can run so; see docs/decisions/0040-rootless.md.
 package rootless
 
 import (
@@ -77,7 +77,7 @@ func Inside() error {
 	for _, f := range []func() error{
 		// Again has asked for this of the first thread alone, and whichever execs is the next first.
 		func() error { return unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0) },
-		func() error { return unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, "") }, // nothing of it is seen outside
+		func() error { return unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, "") }, // mounts are not seen outside
 		func() error {
 			return unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "")
 		},

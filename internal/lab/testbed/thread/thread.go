@@ -7,9 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Start begins f on a thread that ends with it, so that f may change what it likes of the thread.
-// With the thread ends what asked the kernel for that (Pdeathsig). Start returns when there is such
-// a thread.
+// Start begins f on a thread that ends with it, so that f may change the thread as it likes. When
+// the thread ends, processes end that asked the kernel for that (Pdeathsig). Start returns when
+// there is such a thread.
 func Start(f func()) {
 	held := make(chan struct{})
 	go func() {

@@ -18,7 +18,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/lab/testbed"
 )
 
-// Case is a trouble, and what is to be said of it.
+// Case is a trouble, and the finding that explain should report.
 type Case struct {
 	Name   string
 	Cause  string // of the finding; empty: nothing is to be said
@@ -37,7 +37,7 @@ type Case struct {
 // Bed is the testbed of all cases: links that two cores fill without being full.
 var Bed = testbed.Spec{Hosts: 4, Rate: 200e6}
 
-// InCells reports whether the case is one of those that are tried in cells.
+// InCells reports whether the case is tried in cells.
 func (c *Case) InCells() bool { return !c.whole }
 
 // Asked reports whether these parts of names ask for the case. None ask for the usual ones.
@@ -54,7 +54,8 @@ func Names() string {
 	return strings.Join(names, ", ")
 }
 
-// plan is the training, in a cell if there is one. Else layers take about as long to gather as half of what they take to compute.
+// plan is the training, in a cell if there is one. Without a cell, gathering a layer takes about half as long as
+// computing it.
 func (c *Case) plan(cell *Cell) Plan {
 	if cell != nil {
 		p := cell.plan()
@@ -82,7 +83,7 @@ func (c *Case) Watched(cell *Cell, least time.Duration) time.Duration {
 	return cell.watched(cmp.Or(c.steps, usualSteps), least)
 }
 
-// right compares what was said with what is to be.
+// right compares the findings with the expected one.
 func (c *Case) right(rank int, said []explain.Finding) bool {
 	if c.Cause == "" {
 		return len(said) == 0
@@ -177,7 +178,7 @@ func (t *Trial) throttleRank() error {
 	return t.throttle(share, t.run.Process(t.Rank))
 }
 
-// throttleSwitch makes the machine that sums too small for what it is sent.
+// throttleSwitch leaves the machine that sums too little of a core for its work.
 func (t *Trial) throttleSwitch() error {
 	pids, err := t.Bed.Processes()
 	if err != nil {

@@ -45,7 +45,7 @@ func (c Cell) watched(steps int, least time.Duration) time.Duration {
 func (c Cell) slow(p *Plan) { p.Slow = 2 * c.layer() }                    // a layer's backward takes no longer on the links
 func (c Cell) late(p *Plan) { p.Load = loadEvery * c.step(p.Layers) / 2 } // half of the time that it loads for
 
-// small cuts layers into messages of which a network carries few.
+// small cuts layers into so many messages that a network cannot carry them in time.
 func (c Cell) small(p *Plan) {
 	const layers = 100
 	p.Layers, p.Bytes, p.Compute = layers, max(smallest, c.Bytes/512), c.Compute/layers

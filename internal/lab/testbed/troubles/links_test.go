@@ -24,9 +24,9 @@ import (
 
 var record = flag.Bool("record", false, "write what ranks count of all cases to the testdata of internal/explain")
 
-// TestTroublesShow: a trouble is in the accounts of the rank that it was planted at, and of no other. What is looked for does
-// not depend on how fast this machine is; the verdicts do, so `mcast-lab testbed experiment explain` counts those, and the
-// rules are held to accounts that were recorded (internal/explain).
+// TestTroublesShow: a trouble shows in the accounts of the rank that it was planted at, and of no other. The numbers
+// that are looked for do not depend on how fast this machine is; the verdicts do, so `mcast-lab testbed experiment
+// explain` counts those, and the rules are held to accounts that were recorded (internal/explain).
 func TestTroublesShow(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("a testbed needs root")
@@ -36,7 +36,7 @@ func TestTroublesShow(t *testing.T) {
 	const at = 2
 	for name, shows := range map[string]func(a *explain.Account) bool{
 		"lossy link": func(a *explain.Account) bool {
-			// It loses what all others send, and these lose nothing but what it sends.
+			// This rank loses chunks of all others; each of them loses chunks of this rank alone.
 			return slices.ContainsFunc(a.Awaited, func(w group.Awaited) bool { return w.Rank != at && w.Repaired > 0 })
 		},
 		"wrong interface": func(a *explain.Account) bool {
@@ -80,7 +80,7 @@ func attempt(t *testing.T, c *Case, rank int, paths programs.Paths) (o Outcome, 
 	return o, errors.Join(err, tb.Down())
 }
 
-// TestRecord keeps what was counted of each case in the first try whose verdict was right.
+// TestRecord keeps the counts of each case in the first try with a right verdict.
 func TestRecord(t *testing.T) {
 	if !*record {
 		t.Skip("it writes testdata: -args -record")

@@ -22,7 +22,7 @@ type Trial struct {
 	Case     *Case
 	Cell     *Cell // nil: size and compute are the case's own
 	Bed      *testbed.Testbed
-	Rank     int // whose trouble it is
+	Rank     int // the rank that has the trouble
 	Programs programs.Paths
 	Watched  time.Duration // for how long the job is looked at
 
@@ -46,7 +46,8 @@ const (
 	beginSteps = 3
 )
 
-// Run trains with the trouble and compares what is said of it. The testbed is of no use afterwards.
+// Run trains with the trouble and compares the findings with the expected ones. The testbed is of
+// no use afterwards.
 func (t *Trial) Run(ctx context.Context) (o Outcome, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*beginTime+t.Watched)
 	defer cancel()

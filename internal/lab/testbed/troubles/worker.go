@@ -1,5 +1,6 @@
-// Package troubles makes what slows training down, one trouble at a time, on a testbed on which ranks do what FSDP does, and
-// holds what `mcast explain` says of each: the right cause and whose it is, and nothing of a job that is well.
+// Package troubles makes the things that slow training down, one at a time, on a testbed on which ranks do what FSDP
+// does. It holds that `mcast explain` names the right cause and the right ranks for each, and nothing for a job that is
+// well.
 package troubles
 
 import (
@@ -143,6 +144,6 @@ func (t *trainer) compute(d time.Duration) {
 		return
 	}
 	for end := time.Now().Add(d); time.Now().Before(end); {
-		continue // it is what a rank does whose tensors are on the CPU
+		continue // a rank with tensors on the CPU does so
 	}
 }

@@ -20,7 +20,7 @@ const (
 	leastCharge = 2 << 10
 )
 
-// Link is one end of a path to a member or to the parent. Nothing of it blocks.
+// Link is one end of a path to a member or to the parent. None of its methods blocks.
 type Link interface {
 	// Receive gives Node.Take some of what has come, Node.Charge being called for each datagram, and
 	// reports whether the next call may bring something. It may have the kernel write a payload to
@@ -28,8 +28,8 @@ type Link interface {
 	Receive(hint []byte) bool
 	// Writable reports whether Flush is likely to find room.
 	Writable() bool
-	// Add puts a datagram with those that the next Flush sends. It reports whether there was room.
-	// It keeps payload until then, and does not keep h.
+	// Add puts a datagram into the batch of the next Flush. It reports whether there was room. It keeps payload until
+	// then, and does not keep h.
 	Add(h *wire.Slot, payload []byte) bool
 	// Flush sends what was added and returns how many datagrams went, the first ones; there was no
 	// room for the others, which are forgotten, and it is not Writable until there is.
@@ -46,7 +46,7 @@ type Node struct {
 	now      innetwork.Time
 
 	credit int             // bytes that it may still move in this round
-	first  int             // the link whose turn it is
+	first  int             // the link that is next
 	unsent []innetwork.Out // of one link
 	adding []innetwork.Out // in the batch of the link that is sent to
 	to     Link
@@ -57,7 +57,7 @@ type Node struct {
 	body [wire.SlotBodySize + wire.MaxSlotSet]byte
 }
 
-// New returns a node, or what is wrong with the configuration. It has no links yet.
+// New returns a node without links, or an error if the configuration is wrong.
 func New(c innetwork.StageConfig) (*Node, error) {
 	stage, err := innetwork.NewStage(c)
 	if err != nil {
@@ -81,13 +81,13 @@ func (n *Node) Work(now innetwork.Time) (busy bool) {
 	return n.answer() || busy
 }
 
-// Begin begins a round at a moment. Work does; it is for whoever calls Take when something comes.
+// Begin begins a round at a moment. Work calls it; a driver that calls Take when something comes must call it before.
 func (n *Node) Begin(now innetwork.Time) {
 	n.now = now
 	n.credit = min(n.credit+Quantum, Quantum)
 }
 
-// Answer ends a round that Begin has begun: it sends what there is to send, and reports whether there may be more.
+// Answer ends a round that Begin has begun: it sends all that is due, and reports whether there may be more.
 func (n *Node) Answer() (more bool) {
 	n.answer()
 	return n.credit <= -Quantum

@@ -50,8 +50,8 @@ func (l *narrow) Flush() int {
 
 const slots = 64
 
-// contributed returns a node with two members whose contributions to all slots of one operation it has
-// taken, and their links.
+// contributed returns a node and the links of its two members. The node has taken their contributions to all slots of
+// one operation.
 func contributed(t *testing.T, rng *rand.Rand, parent *narrow) (*Node, *narrow) {
 	t.Helper()
 	terms := innetwork.Terms{Job: 1, Ranks: 2, Stripes: 1, Chunk: 8, Slots: slots, Wide: parent != nil, Cutoff: time.Hour}
@@ -66,7 +66,7 @@ func contributed(t *testing.T, rng *rand.Rand, parent *narrow) (*Node, *narrow) 
 	}
 	n.Connect([]Link{owner, other}, up, false)
 	n.Begin(0)
-	count := 4 * slots // sums of bf16 are rounded, so nobody keeps what is its own
+	count := 4 * slots // sums of bf16 are rounded, so nobody keeps its own contribution
 	if terms.Wide {
 		count = 2 * slots // there is room for partial results
 	}
@@ -98,7 +98,7 @@ func ofKind(went []wire.Slot, kind wire.SlotKind) (all []uint32) {
 	return all
 }
 
-// TestResultsKeepTheirOrder where a link takes only some of what it is given.
+// TestResultsKeepTheirOrder: results keep their order where a link takes only some of them at a time.
 func TestResultsKeepTheirOrder(t *testing.T) {
 	for seed := range uint64(20) {
 		n, owner := contributed(t, rand.New(rand.NewPCG(seed, 1)), nil)
@@ -128,7 +128,7 @@ func TestStatusFollowsWhatItCounts(t *testing.T) {
 	}
 }
 
-// congested is a link whose first Flush finds no memory; then it is not Writable until the test says so.
+// congested is a link that finds no memory at its first Flush; then it is not Writable until the test says so.
 type congested struct {
 	narrow
 	refused, writable bool

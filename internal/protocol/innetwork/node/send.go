@@ -18,8 +18,8 @@ func (n *Node) allow() {
 	}
 }
 
-// acknowledge tells the parent what is held here. It says what was sent as well, so what there was
-// no room for goes first: else the parent takes it for lost.
+// acknowledge tells the parent which results are held here. It says what was sent as well, so a contribution that found
+// no room goes first: otherwise the parent takes it for lost.
 func (n *Node) acknowledge() {
 	if n.up == nil {
 		return
@@ -40,7 +40,7 @@ func (n *Node) message(member int, h *wire.Slot, body []byte) {
 	l.Flush()
 }
 
-// add puts a datagram with those that a link sends next; it reports whether there was room.
+// add puts a datagram into the next batch of a link; it reports whether there was room.
 func (n *Node) add(l Link, h *wire.Slot, payload []byte) bool {
 	n.head = *h
 	if !l.Add(&n.head, payload) {
@@ -77,7 +77,7 @@ func (n *Node) send() (busy bool) {
 	return busy
 }
 
-// next returns what to send: what there was no room for first.
+// next returns the next datagram to send: the ones that found no room come first.
 func (n *Node) next() (innetwork.Out, bool) {
 	if len(n.unsent) > 0 {
 		return n.unsent[0], true
@@ -93,15 +93,15 @@ func (n *Node) pop(o *innetwork.Out) {
 	n.stage.Pop(n.now, o)
 }
 
-// flush sends what was added and keeps what there was no room for. It reports whether there was for
-// all. A slot that is free by the time that the rest goes is stale for whoever gets it.
+// flush sends the batch and keeps the datagrams that found no room. It reports whether all went. If a slot is free by
+// the time that the rest goes, its datagram is stale for the receiver.
 func (n *Node) flush() bool {
 	if n.to == nil {
 		return true
 	}
 	sent := n.to.Flush()
 	all := sent == len(n.adding)
-	if !all { // in their order, before what is unsent already
+	if !all { // in their order, before the datagrams that are unsent already
 		n.unsent = slices.Insert(n.unsent, 0, n.adding[sent:]...)
 	}
 	n.adding, n.to = n.adding[:0], nil

@@ -1,6 +1,6 @@
-// A librdmacm for tests without devices: 127.0.0.1 is on port 1 of the device of library.c, beside which it is loaded. FAKE_CM says
-// what becomes of a join: refused, silent, or (none) joined; or that there is no file to open (absent). The number of what is open is in
-// the file FAKE_OPEN.
+// A librdmacm for tests without devices: 127.0.0.1 is on port 1 of the device of library.c, beside which it is loaded.
+// FAKE_CM sets the outcome of a join: refused, silent, or (none) joined; or that there is no file to open (absent). The
+// number of open objects is in the file FAKE_OPEN.
 #include "../abi.h"
 
 #include <errno.h>

@@ -85,7 +85,7 @@ int ibv_dereg_mr(rdma_mr *mr)
 	return 0;
 }
 
-// Queue pairs. What they were made of is told line by line in the file FAKE_TOLD.
+// Queue pairs. The arguments of each are written, line by line, to the file FAKE_TOLD.
 static void tell(const char *format, ...)
 {
 	const char *path = getenv("FAKE_TOLD");
@@ -156,7 +156,7 @@ int ibv_detach_mcast(rdma_qp *qp, const uint8_t *gid, uint16_t lid)
 	return 0;
 }
 
-// What is looked up and not called.
+// Functions that are looked up and not called.
 #define UNUSED(name)                                                                                                     \
 	void name(void) { abort(); }
 UNUSED(ibv_get_cq_event)

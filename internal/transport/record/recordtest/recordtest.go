@@ -21,7 +21,7 @@ func Protect(t testing.TB, rank int, conns map[int]net.Conn) {
 	}
 }
 
-// secret is that of a direction.
+// secret returns the secret of one direction.
 func secret(from, to int) []byte {
 	return append(bytes.Repeat([]byte{byte(from)}, record.SecretSize-1), byte(to))
 }

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Descriptors returns what a process has open that runs a test Alone: what each descriptor refers
-// to, sorted. A duplicate refers to the same as the original.
+// Descriptors returns the targets of all descriptors that are open in a process that runs a test
+// Alone, sorted. A duplicate has the same target as the original.
 func Descriptors(t testing.TB) []string {
 	t.Helper()
 	return slices.Sorted(maps.Values(descriptors(t)))

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Limit bounds every wait of a test for something that has to happen. Only what never happens meets
-// it: a machine under load takes seconds for what takes milliseconds on a quiet one. No test says
+// Limit bounds every wait of a test for something that has to happen. Only an event that never happens
+// reaches the limit: a machine under load takes seconds for milliseconds of a quiet one. No test says
 // how fast anything is; benchmarks do.
 const Limit = 5 * time.Minute
 
@@ -48,8 +48,8 @@ func Receive[T any](t testing.TB, from <-chan T, message ...any) T {
 	}
 }
 
-// Pause lets time pass where a test is as true after much more of it: a rank is late, a peer is slow,
-// a limit is over. To wait for something that others do is Eventually's work, or Receive's.
+// Pause lets time pass where a test is as true after much more time: a rank is late, a peer is slow, a
+// limit is over. To wait for the work of others, use Eventually or Receive.
 func Pause(d time.Duration) { time.Sleep(d) }
 
 // Later calls f after a while, in a goroutine of its own, where a test is as true if that comes at
@@ -64,7 +64,7 @@ func AtLeast(t testing.TB, least time.Duration, f func()) {
 	require.GreaterOrEqual(t, time.Since(start), least)
 }
 
-// Ending returns a context that ends after a while, for a test of what that does.
+// Ending returns a context that ends after a while, for a test of the effects of its end.
 func Ending(t testing.TB, d time.Duration) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), d)
@@ -73,8 +73,8 @@ func Ending(t testing.TB, d time.Duration) context.Context {
 }
 
 // Longer calls f with longer and longer times, up to Limit, until it is satisfied. It is for a test of
-// what is said when a time is over, where that depends on what happened before: on a busy machine the
-// shorter ones may be over too early.
+// an error at the end of a time that depends on earlier events: on a busy machine the shorter times
+// may be over too early.
 func Longer(first time.Duration, f func(d time.Duration) bool) {
 	for d := first; d <= Limit && !f(d); d *= 4 {
 	}

@@ -133,8 +133,8 @@ func (n *Namespace) Unmerged(t testing.TB, name string) {
 	n.IP(t, "link set "+name+" gso_max_segs 1")
 }
 
-// AwaitCarrier waits until the kernel has noticed that an interface is
-// plugged in; before, it drops what is sent.
+// AwaitCarrier waits until the kernel has noticed that an interface is plugged in; before, it drops
+// all packets sent.
 func (n *Namespace) AwaitCarrier(t testing.TB, name string) {
 	t.Helper()
 	running := false
@@ -147,9 +147,9 @@ func (n *Namespace) AwaitCarrier(t testing.TB, name string) {
 	require.True(t, running, "%s has no carrier", name)
 }
 
-// DropLarger makes the namespace lose, without a word, packets of more than size bytes that
-// arrive, as a switch port does whose MTU is smaller than the hosts'. Unlike a wire, a veth carries
-// merged segments, which would be lost as well, so senders must not merge: see Unmerged.
+// DropLarger makes the namespace lose, without a word, arriving packets of more than size bytes, like
+// a switch port with a smaller MTU than the hosts'. Unlike a wire, a veth carries merged segments,
+// which would be lost as well, so senders must not merge: see Unmerged.
 func (n *Namespace) DropLarger(t testing.TB, size int) {
 	t.Helper()
 	n.drop(t, nftables.TableFamilyINet, &expr.Meta{Key: expr.MetaKeyLEN, Register: 1},
@@ -157,14 +157,14 @@ func (n *Namespace) DropLarger(t testing.TB, size int) {
 		&expr.Cmp{Op: expr.CmpOpGt, Register: 1, Data: binaryutil.BigEndian.PutUint32(uint32(size))})
 }
 
-// DropMulticast makes the namespace lose multicast that arrives: all of IPv4's, and of IPv6's that of
-// a site, as neighbours find each other by the link's.
+// DropMulticast makes the namespace lose arriving multicast: all groups of IPv4, and the site's groups
+// of IPv6. Groups of the link stay, as neighbours find each other by them.
 func (n *Namespace) DropMulticast(t testing.TB) {
 	t.Helper()
 	n.DropMulticastFrom(t, "")
 }
 
-// DropMulticastFrom is DropMulticast of what arrives at one interface; "": at any.
+// DropMulticastFrom is DropMulticast for packets that arrive at one interface; "": at any.
 func (n *Namespace) DropMulticastFrom(t testing.TB, iface string) {
 	t.Helper()
 	for _, f := range []struct {
@@ -195,7 +195,7 @@ func (n *Namespace) Heal(t testing.TB) {
 	n.nft(t, (*nftables.Conn).FlushRuleset)
 }
 
-// drop adds a rule to what arrives from other hosts.
+// drop adds a rule for packets that arrive from other hosts.
 func (n *Namespace) drop(t testing.TB, family nftables.TableFamily, match ...expr.Any) {
 	t.Helper()
 	n.nft(t, func(c *nftables.Conn) {

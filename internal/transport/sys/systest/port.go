@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ReservePort returns an address of 127.0.0.1 at which nobody listens and whose port the kernel
-// gives to nobody else until the test ends. Whoever names the port can listen there, as Go's
-// listeners do (SO_REUSEADDR): the socket that holds it is bound and never listens.
+// ReservePort returns an address of 127.0.0.1 at which nobody listens. The kernel gives its
+// port to nobody else until the test ends, but a listener that names the port can have it, as
+// Go's listeners do (SO_REUSEADDR): the socket that holds it is bound and never listens.
 func ReservePort(t testing.TB) netip.AddrPort {
 	t.Helper()
 	at, err := reserve(0)

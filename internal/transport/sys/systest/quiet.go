@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What a machine may be like that judges speed, and how long a test waits for it.
+// How quiet a machine must be to judge speed, and how long a test waits for that.
 const (
 	probeTime  = time.Second
 	nap        = time.Millisecond
@@ -43,7 +43,7 @@ func Undisturbed(t testing.TB, try func() (wrong string)) {
 	}
 }
 
-// Wrong runs f, as a test runs, and returns what it found wrong.
+// Wrong runs f, as a test runs, and returns the failures that it found.
 func Wrong(f func(t require.TestingT)) string {
 	r := &recorder{}
 	done := make(chan struct{})
@@ -63,7 +63,7 @@ type recorder struct {
 	said []string
 }
 
-// Errorf notes what is wrong.
+// Errorf notes a failure.
 func (r *recorder) Errorf(format string, args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -80,8 +80,8 @@ type machine struct {
 	say  func(format string, args ...any)
 }
 
-// judge makes tries. It returns what was wrong with one that nothing disturbed, or else what
-// disturbed all that it could make.
+// judge makes tries. It returns the failure of the first try that nothing disturbed, or else the
+// disturbances of all tries.
 func (m *machine) judge(try func() string) (wrong, disturbed string) {
 	for range tries {
 		if late := m.quiet(); late >= lateness {
@@ -101,7 +101,7 @@ func (m *machine) judge(try func() string) (wrong, disturbed string) {
 	return "", fmt.Sprintf("others disturbed each of %d tries: want a machine that does nothing else", tries)
 }
 
-// quiet waits until the machine wakes on time who naps, and returns how late it does.
+// quiet waits until the machine wakes a sleeper on time, and returns how late it does.
 func (m *machine) quiet() (late time.Duration) {
 	for range quietTries {
 		if late = m.late(); late < lateness {

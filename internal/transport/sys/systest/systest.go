@@ -92,7 +92,7 @@ func Mesh(t testing.TB, size int) (conns []map[int]net.Conn) {
 // variable tells a process that it is a rank, and which.
 const variable = "TORCH_MCAST_TEST_RANK"
 
-// order is what a process is told.
+// order is the task of a process.
 type order[Job any] struct {
 	Rank, Size int
 	Job        Job

@@ -83,7 +83,7 @@ func (r *rank) joinRing(ctx context.Context) (*ring, error) {
 	return &ring{p2p.Wrap(to), p2p.Wrap(from), p2p.Alloc(r.Bytes), p2p.Alloc(r.Bytes)}, nil
 }
 
-// ownAddress is that of eth0.
+// ownAddress returns the address of eth0.
 func ownAddress() (netip.Addr, error) {
 	eth0, err := net.InterfaceByName("eth0")
 	if err != nil {
@@ -101,8 +101,8 @@ func ownAddress() (netip.Addr, error) {
 	return netip.Addr{}, errors.New("eth0 has no IPv4 address")
 }
 
-// pass sends a message to the next rank and takes one from that before, in rounds. The first 4
-// bytes say which round is the last, once rank 0 has said it; each rank passes on what it has
+// pass sends a message to the next rank and takes one from the rank before, in rounds. The first 4
+// bytes give the last round, once rank 0 has set it; each rank passes on the number that it has
 // heard.
 func (r *rank) pass(g *ring) error {
 	last := uint32(0)

@@ -1,6 +1,6 @@
-// Package worker is the rank that the catalogue of faults runs: it does collectives in rounds, checks every
-// byte of their results, and writes what happens to it as NDJSON. It exits well whatever its group ends with:
-// an error of an operation is a result here.
+// Package worker is the rank that the catalogue of faults runs: it does collectives in rounds, checks every byte of
+// their results, and writes its events as NDJSON. It exits well however its group ends: an error of an operation is a
+// result here.
 package worker
 
 import (
@@ -79,7 +79,7 @@ type rank struct {
 
 	group   *group.Group
 	round   int
-	astray  int // how far the next root is from that of the others
+	astray  int // how far this rank's next root is from the others'
 	wrong   uint64
 	longest time.Duration
 	spoke   time.Time
@@ -115,7 +115,7 @@ func Run(ctx context.Context, plan Plan, out io.Writer) error {
 	return nil
 }
 
-// check reads what the launcher says, and says what is wrong with the plan.
+// check reads the launcher's variables, and returns an error if the plan is wrong.
 func (r *rank) check(lookup func(string) (string, bool)) (err error) {
 	for name, to := range map[string]*int{"RANK": &r.rank, "WORLD_SIZE": &r.size} {
 		text, _ := lookup(name)
@@ -242,8 +242,7 @@ func descriptors() int {
 	return len(open)
 }
 
-// leftOpen returns by how many descriptors there are more than before, once those that are being
-// closed are.
+// leftOpen returns by how many descriptors there are more than before, once all that are being closed are closed.
 func leftOpen(before int) int {
 	left := 0
 	for range 50 {

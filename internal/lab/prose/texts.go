@@ -1,0 +1,64 @@
+package main
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// products are the folders whose strings users read: messages, remedies and help.
+var products = []string{"cmd", "internal", "ncclnet", "pkg"}
+
+// Texts returns the prose in the strings of the product's Go code, of four words and more each. Most messages of Python
+// and C come from there. Left out are tests, the laboratory but for its commands, and rows of generated tables.
+func Texts(root string) (Prose, error) {
+	var p Prose
+	for _, folder := range products {
+		err := filepath.WalkDir(filepath.Join(root, folder), func(path string, d os.DirEntry, err error) error {
+			if err != nil {
+				return err
+			}
+			if d.IsDir() {
+				if path == filepath.Join(root, "internal", "lab") || d.Name() == "testdata" {
+					return filepath.SkipDir
+				}
+				return nil
+			}
+			if filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") {
+				return nil
+			}
+			return p.literals(path)
+		})
+		if err != nil {
+			return Prose{}, err
+		}
+	}
+	return p, nil
+}
+
+// literals adds the strings of a Go file.
+func (p *Prose) literals(path string) error {
+	file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
+	if err != nil {
+		return err
+	}
+	ast.Inspect(file, func(n ast.Node) bool {
+		literal, ok := n.(*ast.BasicLit)
+		if !ok || literal.Kind != token.STRING {
+			return true
+		}
+		if s, err := strconv.Unquote(literal.Value); err == nil && words(s) >= 4 {
+			before := len(p.Riddles)
+			p.paragraph(s)
+			for i := before; i < len(p.Riddles); i++ {
+				p.Riddles[i] = path + ": " + p.Riddles[i]
+			}
+		}
+		return true
+	})
+	return nil
+}
