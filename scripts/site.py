@@ -48,7 +48,7 @@ def on_files(files: Files, config: Any) -> Files:
     files.append(File.generated(config, "reference/python.md", content=PYTHON))
     files.append(File.generated(config, "reference/manual.md", content=manual()))
     files.append(File.generated(config, "llms.txt", content=llms(config["repo_url"])))
-    for picture in (ROOT / "benchmarks" / "results").rglob("*.*g"):  # png and svg
+    for picture in (ROOT / "benchmarks" / "results").rglob("*.svg"):
         where = picture.relative_to(ROOT).as_posix()
         files.append(File.generated(config, where, abs_src_path=str(picture)))
     return files

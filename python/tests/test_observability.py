@@ -26,8 +26,9 @@ from torch.profiler import ProfilerActivity, profile, record_function
 import torch_mcast
 from torch_mcast import profile as events
 from torch_mcast import recorder
+from torch_mcast._lib import Account
 from torch_mcast.capabilities import collective
-from torch_mcast.work import DelegatedWork, JoinedWork
+from torch_mcast.work import DelegatedWork, JoinedWork, McastWork
 
 from .limits import LIMIT_S, until
 from .values import distributed
@@ -288,6 +289,30 @@ def comes_last() -> tuple[int, dict[str, Any]]:
     dist.barrier(group=group)
     dist.destroy_process_group(group)
     return last, trace
+
+
+def recorded() -> list[bool]:
+    """Return for operations of this rank whether they were done for others before the recorder knew."""
+    group: Any = dist.new_group(backend="mcast")
+    done = []
+    with pytest.MonkeyPatch.context() as patch:
+        completed = recorder.Recorder.completed
+
+        def noted(self: recorder.Recorder, work: McastWork, account: Account | None) -> None:
+            done.append(work._done)
+            completed(self, work, account)
+
+        patch.setattr(recorder.Recorder, "completed", noted)
+        for _ in range(3):
+            dist.barrier(group=group)
+    dist.destroy_process_group(group)
+    return done
+
+
+def test_an_operation_is_recorded_before_another_thread_learns_that_it_is_done(world: World) -> None:
+    for done in world.run(recorded):
+        assert done
+        assert not any(done)
 
 
 def test_the_flight_recorder_says_how_long_operations_took_and_who_is_in_them(world: World) -> None:

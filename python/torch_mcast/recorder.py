@@ -119,20 +119,20 @@ class Recorder:
         if len(self._courses) > self._kept:  # as long as torch keeps its entries
             del self._courses[next(iter(self._courses))]
 
-    def failed(self, work: McastWork, what: str) -> None:
-        """Note that an operation has failed, and write the trace of this process if it is the first."""
+    def failed(self, work: McastWork) -> bool:
+        """Note that an operation has failed; return whether it is the first, and so to be reported."""
         first = not self._failed
-        self._failed.add(self._posted.pop(work)[0])
-        if first:
-            self._report(what)
+        number, _ = self._posted.pop(work, (0, 0))  # a signal may have this noted twice
+        self._failed.add(number)
+        return first
 
     def late(self, what: str) -> None:
         """Write the trace of this process if this is the first wait of the group that runs out of time."""
         first, self._late = not self._late, True
         if first:
-            self._report(what)
+            self.report(what)
 
-    def _report(self, what: str) -> None:
+    def report(self, what: str) -> None:
         """Write the trace because of what has happened, if torch's settings allow it.
 
         A thread writes it, since there may be many lines to name, and the program that waits for the

@@ -219,18 +219,23 @@ class McastWork(Work):
                 self._group.failed = True
                 self._sign(error)
             self._error = error
+            first = self._record()  # before another thread, which waits, can ask for a trace
             self._done = True
         self._keep = ()
         self._finish = None
         self._lane.drop(self)
-        account = None
         if _lib.usable():
-            account = self._group.lib.account(self._handle) if self._recorder.on else None
             self._group.lib.forget(self._handle)
-        if error is None:
-            self._recorder.completed(self, account)
-        else:
-            self._recorder.failed(self, f"{self._name} has failed")
+        if first:
+            self._recorder.report(f"{self._name} has failed")
+
+    def _record(self) -> bool:
+        """Note the outcome in the recorder; return whether it is the first failure of the group."""
+        if self._error is not None:
+            return self._recorder.failed(self)
+        known = self._recorder.on and _lib.usable()
+        self._recorder.completed(self, self._group.lib.account(self._handle) if known else None)
+        return False
 
 
 def _nothing() -> None:
