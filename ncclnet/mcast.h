@@ -27,7 +27,7 @@ extern "C" {
  * compares its MCAST_ABI with mcast_abi(). The library has no soname, since NCCL
  * loads it by the name of its file: a linked program needs
  * libnccl-net-mcast.so, and not a file of one MCAST_ABI. All ranks of a job run
- * one release; others are refused in words. */
+ * one build: ranks with another version of the protocol are refused in words. */
 #define MCAST_ABI 2
 
 /* BEGIN errors: written by "go generate ./internal/api" from internal/api/errors.go */

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Allgathers of ranks on three hosts whose link is encrypted below them, by the commands of docs/explain/security.md: over MACsec, which
+# Allgathers of ranks on three hosts whose link is encrypted below them, by the commands of docs/how-to/secure.md: over MACsec, which
 # multicast passes, and over WireGuard, which passes none, so that shards go from rank to rank. Hosts are network namespaces
 # on a bridge that snoops; under MACsec eth0 has no address, so that nothing can pass in the clear. One more host, with other
 # keys, is heard by nobody. With wpa_supplicant, if it is there, two hosts once more with keys that it renews (MKA).

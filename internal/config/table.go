@@ -167,7 +167,7 @@ Every variable may be set in the environment of a process or given for one group
 program takes them by collnet.FromEnv, and sets the ones with a field in collnet.Options. An empty value counts as not
 set. A value that is not allowed is an error that names the variable, the value and the allowed values; a variable that is
 not listed here has no effect, and a warning says so. Give every rank of a group
-the same values; MCAST_IFACE, MCAST_TOPOLOGY, MCAST_CLASS, MCAST_LOG, MCAST_METRICS, MCAST_TRACE, MCAST_LOSS, MCAST_LOSS_SEED, MCAST_SWITCH, MCAST_SWITCH_TIMEOUT, MCAST_NET_*, MCAST_GPU_MEMORY, MCAST_SIMD and
+the same values; MCAST_IFACE, MCAST_TOPOLOGY, MCAST_CLASS, MCAST_LOG, MCAST_METRICS, MCAST_TRACE, MCAST_LOSS, MCAST_LOSS_SEED, MCAST_SWITCH, MCAST_SWITCH_TIMEOUT, MCAST_NET_* (but for MCAST_NET_FABRIC=verbs, which all need), MCAST_GPU_MEMORY, MCAST_SIMD and
 MCAST_LIBRARY may differ.
 
 | variable | default | allowed | meaning |
