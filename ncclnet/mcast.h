@@ -128,8 +128,8 @@ int mcast_reserve(int64_t group, size_t bytes, int64_t *output, char *err, size_
  * the host uses the result that was there before. Write only your own shard there,
  * before it is gathered. NULL: a rank had to give up, and the result must lie in
  * memory of your own; the handle is gone. It blocks, at most timeout_ms (<0: for
- * ever). After MCAST_E_TIMEOUT, with a message that names the ranks it waits for,
- * it may be called again. */
+ * ever). After MCAST_E_TIMEOUT, with a message that names a rank that still holds the
+ * place, it may be called again. */
 int mcast_place(int64_t output, int64_t timeout_ms, void **at, char *err, size_t errlen);
 /* mcast_release gives a place back; its memory must not be used any more. An
  * Allgather in flight there goes on first. The memory stays until then, even if
@@ -167,12 +167,12 @@ int mcast_allreduce(int64_t group, const void *send, void *recv, size_t count,
 int mcast_barrier(int64_t group, int64_t *work, char *err, size_t errlen);
 
 /* The same on memory of a CUDA device: addresses are the device's, and an operation has its place in the
- * order of the device's work. Its input is read, and its output written, after the work that the stream has
- * queued before the call. The call does not wait for the device, as long as the driver's queue has room, nor does
+ * order of the device's commands. Its input is read, and its output written, after the commands that the stream
+ * has queued before the call. The call does not wait for the device, as long as the driver's queue has room, nor does
  * mcast_device_follow. Such operations and those on memory of the host stand in the same orders. They need a
  * CUDA driver of 11.7 or newer, which is loaded with the first; without one, or where its streams cannot wait
- * for memory (WSL, some virtual GPUs), the call fails with MCAST_E_UNAVAILABLE. Work that is recorded into a
- * CUDA graph is refused. */
+ * for memory (WSL, some virtual GPUs), the call fails with MCAST_E_UNAVAILABLE. An operation that is recorded into
+ * a CUDA graph is refused. */
 struct mcast_stream {
 	uint64_t size; /* sizeof(struct mcast_stream) */
 	/* A CUstream, the current one of the caller; 0 is the legacy default stream. */
@@ -192,8 +192,8 @@ int mcast_device_reduce_scatter(int64_t group, const struct mcast_stream *at, ui
 /* More than 1 MiB a rank goes in pieces; all ranks get the same bits. */
 int mcast_device_allreduce(int64_t group, const struct mcast_stream *at, uint64_t send, uint64_t recv,
 	size_t count, int dtype, int op, double factor, int64_t *work, char *err, size_t errlen);
-/* After mcast_device_follow, work that is then queued on a stream of the device waits for the results of such an
- * operation. It returns the error of an operation that has failed by then. An operation that fails later
+/* mcast_device_follow makes commands that are queued on a stream of the device from now on wait for the results
+ * of such a work. It returns the error of an operation that has failed by then. An operation that fails later
  * lets the stream go on, with 0xFF in each byte of the missing results: NaN, if they are floats.
  * mcast_test and mcast_wait tell of the results on the device; until then, or until a stream that follows
  * has come so far, the memory belongs to the library. */

@@ -37,6 +37,7 @@ PYTHON = """# Python
 ::: torch_mcast.launcher
     options: {members: [place, Place]}
 """
+_EXPLAINED = ("index.md", "start/", "how-to/", "explain/")  # pages for people who are new here
 _LINK = re.compile(r"(\]\()([^)\s]+)(\))")
 _FENCE = re.compile(r"(^```.*?^```\s*$)", re.MULTILINE | re.DOTALL)
 
@@ -78,7 +79,17 @@ def on_page_markdown(markdown: str, page: Page, config: Any, files: Files) -> st
         return f"{link[1]}{to}{'#' + anchor if anchor else ''}{link[3]}"
 
     parts = _FENCE.split(markdown)
-    return "".join(part if part.startswith("```") else _LINK.sub(rewritten, part) for part in parts)
+    written = "".join(part if part.startswith("```") else _LINK.sub(rewritten, part) for part in parts)
+    return written + glossary() if uri.startswith(_EXPLAINED) else written
+
+
+def glossary() -> str:
+    """Return the words for users as abbreviations: the site shows a meaning where its word is used."""
+    text = (ROOT / "docs/reference/glossary.md").read_text()
+    rows = re.findall(r"^\| ([A-Za-z][^|]*) \| ([^|]+) \|$", text.split("\n## ")[1], re.MULTILINE)
+    meanings = [(word, re.sub(r"[*`]|\]\([^)]*\)|\[", "", meaning)) for word, meaning in rows[1:]]
+    forms = [(form, meaning) for word, meaning in meanings for form in (word, f"{word}s", word.capitalize())]
+    return "\n\n" + "\n".join(f"*[{form}]: {meaning}" for form, meaning in forms) + "\n"
 
 
 def llms(repository: str) -> str:

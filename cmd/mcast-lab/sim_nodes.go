@@ -39,7 +39,7 @@ func (c *simNodes) Run() error {
 	}
 	t := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
 	if !c.JSON {
-		fmt.Fprintln(t, "COLLECTIVE\tWAY\tOUT\tTO LAW\tIN\tTO LAW\tTIME\tTIME BY LAW/TIME\tS\tLAW\tWALL")
+		fmt.Fprintln(t, "COLLECTIVE\tWAY\tOUT\tTO LAW\tIN\tTO LAW\tTIME\tALLOWED/TIME\tS\tLAW\tWALL")
 	}
 	rings := 0.0 // both at once
 	for i := range crowds {

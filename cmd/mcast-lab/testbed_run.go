@@ -25,7 +25,7 @@ type testbedRunCommand struct {
 	testbedName
 	Hosts   string                `placeholder:"N|list" help:"The first N hosts, or a list such as 0,2,4-7. Default: all."`
 	PerHost []int                 `default:"1" placeholder:"K,..." help:"Ranks on each host: one number for all, or one for each. Default: ${default}."`
-	Switch  cli.Switch            `help:"Sum at switches (mcast switch): alone, at the testbed's, started for this run; or at --switch=host:port[,host:port...]."`
+	Switch  cli.Switch            `help:"Sum at switches: --switch=host:port[,host:port...], or --switch alone for the testbed's, started for this run."`
 	Racks   bool                  `help:"Tell the ranks by MCAST_TOPOLOGY which leaf their host is under."`
 	Group   string                `placeholder:"G" help:"MCAST_GROUP: one of the testbed's by number, 0 to 63, or an address. Default: one that no other run has."`
 	Logs    string                `type:"path" placeholder:"DIR" help:"Keep the logs of the ranks here: rank0.log and so on."`

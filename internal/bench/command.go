@@ -16,7 +16,7 @@ import (
 var Help = kong.Vars{
 	"types": "Element type of a reduction.",
 	"ops":   "sum, prod, max, min, avg or premulsum",
-	"exact": "Reduce numbers with exact sums, for switches that add in no fixed order: a tree of switches, or MCAST_SWITCH_MODE=fast.",
+	"exact": "Reduce numbers with exact sums, for switches that add in another order (a tree of switches) or in no fixed one (MCAST_SWITCH_MODE=fast).",
 	"slot":  "Send from, or receive into, the rank's own slot of the large buffer; an Allreduce has one buffer then.",
 }
 

@@ -167,7 +167,7 @@ func TestFamily(t *testing.T) {
 		{map[string]string{"MCAST_GROUP": "ff15::1:0"}, 6, ""},
 		{map[string]string{"MCAST_GROUP": "239.1.1.1"}, 4, ""},
 		{map[string]string{"MCAST_GROUP": "239.1.1.1", "MCAST_FAMILY": "6"}, 0, "MCAST_GROUP=239.1.1.1 with MCAST_FAMILY=6 is not allowed"},
-		{map[string]string{"MCAST_GROUP": "ff02::1"}, 0, "scope above a link"},
+		{map[string]string{"MCAST_GROUP": "ff02::1"}, 0, "scope wider than a link"},
 		{map[string]string{"MCAST_GROUP": "::ffff:239.1.1.1"}, 0, "want"},
 	} {
 		s, err := Load(from(c.vars), nil)

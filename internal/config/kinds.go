@@ -158,7 +158,7 @@ func duration(lo, hi time.Duration) kind[time.Duration] {
 // multicast leaves out 224.0.0.0/24 and ff02::/16, which other protocols use and routers keep to one link for any TTL,
 // and groups that do not leave a host.
 func multicast() kind[netip.Addr] {
-	return kind[netip.Addr]{name: "address", allowed: "a multicast address from 224.0.1.0 to 239.255.255.255, or of ff00::/8 with a scope above a link, such as ff15::1:0", parse: func(s string) (netip.Addr, bool) {
+	return kind[netip.Addr]{name: "address", allowed: "a multicast address from 224.0.1.0 to 239.255.255.255, or of ff00::/8 with a scope wider than a link, such as ff15::1:0", parse: func(s string) (netip.Addr, bool) {
 		a, err := netip.ParseAddr(s)
 		return a, err == nil && a.IsMulticast() && !a.Is4In6() && a.Zone() == "" && !a.IsLinkLocalMulticast() && !a.IsInterfaceLocalMulticast()
 	}}

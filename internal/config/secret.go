@@ -28,7 +28,7 @@ var ErrInStore = Mistakef("MCAST_SECRET=store is for process groups of torch_mca
 	"and there is none here: want 22 to 256 characters without white space, such as `mcast secret` makes, or MCAST_SECRET_FILE")
 
 // CheckSecret returns an error if a secret, of a rank or of the switch, is too
-// short or too long, or is not printable or has white space: it would not survive
+// short or too long; or is not printable or has white space, so that it would not survive
 // environments and files with one a line. The error does not show the secret.
 func CheckSecret(text string) error {
 	if len(text) < minSecret || len(text) > maxSecret {

@@ -34,7 +34,7 @@ var table = []Variable{
 	row("MCAST_RENDEZVOUS", "", func(s *Settings) *string { return &s.Rendezvous }, orEmpty(hostPort(), "from the launcher's variables"),
 		"Where rank 0 listens while the ranks of `mcast bench` find each other."),
 	row("MCAST_TIMEOUT", "30s", func(s *Settings) *time.Duration { return &s.Timeout }, duration(100*time.Millisecond, time.Hour),
-		"How long a rank may be stopped, starved or cut off before it counts as lost. It counts as lost sooner only if the kernel says that its process has ended. Time in which the waiting rank itself does not run never counts. A path counts as broken after 1.5 times as long without acknowledgement of data that the peer has room for. TCP asks for a connection after 0, 1, 3 and 7 s: less than 4s is too short for a network that may lose a request twice."),
+		"How long a rank may be stopped, starved or cut off: it counts as lost after 1.25 times as long. It counts as lost sooner only if the kernel says that its process has ended. Time in which the waiting rank itself does not run never counts. A path counts as broken after 1.5 times as long without acknowledgement of data that the peer has room for. TCP asks for a connection after 0, 1, 3 and 7 s: less than 4s is too short for a network that may lose a request twice."),
 	row("MCAST_JOIN_TIMEOUT", "5m", func(s *Settings) *time.Duration { return &s.JoinTimeout }, duration(100*time.Millisecond, 24*time.Hour),
 		"How long a rank waits for all others when a group is formed; time does not count in which it does not run itself."),
 	row("MCAST_CLASS", "foreground", func(s *Settings) *string { return &s.Class }, choice("foreground", "background"),
@@ -55,7 +55,7 @@ var table = []Variable{
 	row("MCAST_FAMILY", "auto", func(s *Settings) *string { return &s.Family }, choice("auto", "4", "6"),
 		"The version of IP; auto: as NCCL_SOCKET_FAMILY (AF_INET, AF_INET6) or MCAST_GROUP says, else IPv4 where every rank has an IPv4 address, else IPv6."),
 	row("MCAST_MULTICAST", "auto", func(s *Settings) *string { return &s.Multicast }, choice("auto", "require", "off"),
-		"How Allgather and Broadcast travel between hosts; auto: by multicast where it reaches every rank, else from rank to rank over TCP, as a ring does; require fails there; off multicasts only probes of the paths at a join."),
+		"How Allgather and Broadcast travel between hosts; auto: by multicast where it reaches every rank, else from rank to rank over TCP, as a ring does; require fails there. off relays without trying (RDMA devices multicast probes of the paths at a join)."),
 	row("MCAST_NODES", "auto", func(s *Settings) *string { return &s.Nodes }, choice("auto", "off"),
 		"Whether the ranks of a host work together, so that data cross its link once; auto: where there are several hosts, and several ranks on some. It changes the order of sums, and so their last bits; off keeps the order of one rank a host."),
 	row("MCAST_TOPOLOGY", "", func(s *Settings) *string { return &s.Topology }, orEmpty(places(), "the switches in SLURM_TOPOLOGY_ADDR, else unknown"),
@@ -102,7 +102,7 @@ var table = []Variable{
 		"How long the switch may be silent, while the rank itself runs, before Reduce-Scatter goes on directly."),
 	row("MCAST_SECRET", "", func(s *Settings) *string { return &s.Secret }, orEmpty(password(), "everybody on the network is taken for a rank"),
 		"The secret that ranks prove to each other and to the switch when they connect, and that readers of metrics prove. "+
-			"Datagrams of the switch then carry a keyed tag. All ranks need the same. It is never logged. "+
+			"Multicast datagrams, and the ones to and from the switch, then carry a keyed tag. All ranks need the same. It is never logged. "+
 			"With store the ranks of each process group of torch_mcast make one and share it through torch's store: "+
 			"everybody who can read the store knows it too, and a switch does not."),
 	row("MCAST_SECRET_FILE", "", func(s *Settings) *string { return &s.SecretFile }, orEmpty(file(), "MCAST_SECRET says it"),
@@ -167,7 +167,7 @@ Every variable may be set in the environment of a process or given for one group
 program takes them by collnet.FromEnv, and sets the ones with a field in collnet.Options. An empty value counts as not
 set. A value that is not allowed is an error that names the variable, the value and the allowed values; a variable that is
 not listed here has no effect, and a warning says so. Give every rank of a group
-the same values; MCAST_IFACE, MCAST_TOPOLOGY, MCAST_CLASS, MCAST_LOG, MCAST_METRICS, MCAST_TRACE, MCAST_LOSS, MCAST_LOSS_SEED, MCAST_SWITCH, MCAST_SWITCH_TIMEOUT, MCAST_NET_* (but for MCAST_NET_FABRIC=verbs, which all need), MCAST_GPU_MEMORY, MCAST_SIMD and
+the same values; MCAST_IFACE, MCAST_TOPOLOGY, MCAST_CLASS, MCAST_LOG, MCAST_METRICS, MCAST_TRACE, MCAST_LOSS, MCAST_LOSS_SEED, MCAST_SWITCH, MCAST_SWITCH_TIMEOUT, MCAST_NET_* (but for MCAST_NET_FABRIC=verbs, which all need, and MCAST_NET_TLS=require, which the other end must not answer with off), MCAST_GPU_MEMORY, MCAST_SIMD and
 MCAST_LIBRARY may differ.
 
 | variable | default | allowed | meaning |

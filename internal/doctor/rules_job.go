@@ -147,7 +147,7 @@ func familiesDiffer(j *job) []Finding {
 		return true
 	}
 	return j.odd(groups, one(groups != nil && !both(), Fault, "addresses", "hosts have "+j.spell(groups),
-		"hosts with other versions of IP cannot reach each other, and no paths were tried between them",
+		"hosts with different versions of IP cannot reach each other, and no paths were tried between them",
 		"an IPv4 address on all: sudo ip addr add 10.0.0.1/24 dev IFACE; or an IPv6 address on all"))
 }
 

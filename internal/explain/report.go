@@ -64,8 +64,9 @@ func (r *Report) WriteJSON(to io.Writer) error {
 	return e.Encode(r)
 }
 
-const legend = `In flight: the part of that time with a collective under way. Then the parts in which operations waited: for older ones, for other ranks to
-begin, for a turn or credit to send, for bytes, for the last word of others. Repairs: the part of chunks. Link: the part in use.`
+const legend = `In flight: the part of that time with a collective under way. Then how long operations waited, added up over operations beside each other: for
+older ones, for other ranks to begin, for a turn or credit to send, for bytes, for the last word of others. Repairs: the part of
+the received chunks that came by repair. Link: the part in use.`
 
 // Lines are it for people: the worst job first, and a line for each that is well, unless there is no other.
 func (r *Report) Lines() (lines []string) {

@@ -102,7 +102,7 @@ func slow(j *Job, s *sums) (found []Finding) {
 		}
 		f := Finding{
 			Cause: "slow-link", Limit: Network, Ranks: []int{a.Rank}, Share: odd,
-			What: fmt.Sprintf("data to or from rank %d are slow, though it comes to its collectives in time: its link, or a port on the way", a.Rank),
+			What: fmt.Sprintf("data to or from rank %d are slow, though the rank comes to its collectives in time: its link, or a port on the way", a.Rank),
 			Figures: []string{
 				waits(mine, odd),
 				fmt.Sprintf("of that for its data %.2f s, until it has theirs %.2f s",

@@ -30,7 +30,7 @@ const (
 // Allreduce gives every rank the reduction of all ranks' send. send and recv have the same length
 // and may be the same memory; otherwise they must not overlap. factor multiplies every input of a
 // reduce.PremulSum. All ranks get the same bits, and the same inputs give the same bits. An
-// Allreduce counts both as a ReduceScatter and as an Allgather in the order of operations.
+// Allreduce takes a place in both orders of operations: as a ReduceScatter in one, as an Allgather in the other.
 func (g *Group) Allreduce(send, recv []byte, t reduce.Type, op reduce.Op, factor float64) error {
 	return g.wait(g.startAllreduce(send, recv, t, op, factor))
 }

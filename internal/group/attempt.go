@@ -102,9 +102,8 @@ func (d *routeDriver) attach(s *session.Session, c reducescatter.SwitchConnConfi
 	return reducescatter.NewSwitchConn(c), nil
 }
 
-// probeLimit is how long datagrams may take to a switch and back, the first polls lost. It is not
-// longer, because a rank that reaches the switch may wait that long for another rank that does not,
-// until this one gives up.
+// probeLimit is how long datagrams may take to a switch and back, the first polls lost. It is not longer, because ranks
+// with datagrams that pass may wait that long for a rank with datagrams that do not, until they hear that it gives up.
 const probeLimit = 2 * time.Second
 
 // probe returns once datagrams of all sizes have gone to the switch and back.

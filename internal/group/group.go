@@ -73,7 +73,7 @@ type Group struct {
 	telling  sync.Mutex                // what this rank says of itself, to those who ask over the mesh
 	released bool                      // there is nothing to say any more; guarded by telling
 	waiting  atomic.Pointer[[]Waiting] // of the monitor
-	lately   Lately                    // which ranks were waited for most of late; the monitor updates it
+	lately   Lately                    // which ranks were waited for most in recent time; the monitor updates it
 	watchers sync.WaitGroup            // goroutines that end with life
 	route    atomic.Pointer[routeInfo] // how Reduce-Scatters travel
 	waited   [2]overlap.Ledger         // of the gather and the reduce lane: waiting times by phase

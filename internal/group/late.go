@@ -42,7 +42,7 @@ type Waiting struct {
 	Operation string        `json:"operation"` // and its number
 	Ranks     []int         `json:"ranks"`     // whom it waits for; none: nobody that this rank can name
 	Others    int           `json:"others"`    // ... and how many more, on a page
-	Why       string        `json:"why"`       // the missing part of the operation
+	Why       string        `json:"why"`       // the reason in words
 	For       time.Duration `json:"for_ns"`
 }
 

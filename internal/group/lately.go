@@ -14,8 +14,9 @@ const mostAwaited = 32
 // After 36 seconds a third is left: a rank that was slow yesterday makes room for one that is slow now.
 const remains = 0.97
 
-// Lately knows which ranks were waited for most of late. A page shows how long a rank was waited for since Join, like
-// all counters. But a reader who compares two pages must find the ranks that were waited for meanwhile on both of them.
+// Lately knows which ranks were waited for most in recent time. A page shows how long a rank was waited for since Join,
+// like all counters. But a reader who compares two pages must find the ranks that were waited for meanwhile on both
+// of them.
 type Lately struct {
 	mu             sync.Mutex
 	waits, repairs fading // by rank
@@ -51,8 +52,8 @@ func (l *Lately) Pass(all []Awaited) {
 	}
 }
 
-// Most returns, in ascending order, the rank self, the ranks that were waited for most of late, and the ranks with the
-// most repairs; and how many others were waited for. It reorders all.
+// Most returns, in ascending order, the rank self, the ranks that were waited for most in recent time, and the ranks
+// with the most repairs; and how many others were waited for. It reorders all.
 func (l *Lately) Most(self int, all []Awaited) (some []Awaited, others int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

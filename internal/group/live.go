@@ -21,8 +21,8 @@ type Live struct {
 	Waiting        []Waiting `json:"waiting"` // what has not moved for a second or more
 	Times          []Times   `json:"times"`
 	// Awaited is this rank, for the waits of its own sending, and others, ascending: the mostAwaited ranks that were
-	// waited for most of late, and the mostAwaited ranks with the most repaired chunks. AwaitedOthers is how many more
-	// were waited for.
+	// waited for most in recent time, and the mostAwaited ranks with the most repaired chunks. AwaitedOthers is how
+	// many more were waited for.
 	Awaited       []Awaited `json:"awaited"`
 	AwaitedOthers int       `json:"awaited_others"`
 	Failed        string    `json:"failed,omitempty"` // why all operations end

@@ -140,8 +140,8 @@ func (n *nested) spread(segments []team.Stretch, own, recv []byte, rows, surplus
 	return ops
 }
 
-// partOf is a step of an Allgather in which some ranks gather a stretch of their shards, to its place in recv. send is
-// this rank's whole shard.
+// partOf is a step of an Allgather of one stretch of the shards of some ranks, each to its place in recv. send is the
+// whole shard that this rank puts in: its own, or one that its column has brought from another host.
 func partOf(s team.Stretch, ranks []int, send, recv []byte, after *engine.Work) engine.GatherOp {
 	n := len(send)
 	return engine.GatherOp{

@@ -232,9 +232,8 @@ func (b *pathProbe) send(all bool) {
 	}
 }
 
-// listen takes probes until nothing is missing any more, or for so long, and returns the record of
-// the missing packets. After the last round, a path that has fallen silent counts as one that never
-// brought anything.
+// listen takes probes until nothing is missing any more, or for so long, and returns this rank's record of the packets
+// that it still lacks. After the last round, a path that has fallen silent counts as one that never brought anything.
 func (b *pathProbe) listen(wait time.Duration, last bool) probeRecord {
 	b.Listen(wait, func(heard []udp.Heard) bool {
 		for r := range heard {
@@ -251,7 +250,8 @@ func (b *pathProbe) listen(wait time.Duration, last bool) probeRecord {
 	return b.record(heard, last)
 }
 
-// record lists the packets that this rank has not heard so far; now are the packets heard in this round.
+// record returns, for each rank from which no full packet has come, the largest packet heard from it so far. now is
+// what was heard in this round; last: see listen.
 func (b *pathProbe) record(now []udp.Heard, last bool) probeRecord {
 	r := probeRecord{Error: b.failed}
 	missing := func(list *[][2]int, from, largest, now int) {

@@ -12,8 +12,8 @@ import (
 type Memory struct{ release func() error }
 
 // Register has an RDMA device send the shards of Allgathers and Broadcasts from memory where it lies, without a copy,
-// and lets the right neighbour's device read the chunks there that it has lost. memory stays mapped until Release; if
-// it is unmapped before, devices send and read its old contents.
+// and lets the right neighbour's device read there the chunks of a result that it has lost. memory stays mapped until
+// Release; if it is unmapped before, devices send and read its old contents.
 //
 // Where the group needs no registration it does nothing, and where none can be had (the limit of locked memory) it says
 // so once in the log and in Info: chunks are copied, as those of memory that was never registered.

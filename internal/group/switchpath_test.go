@@ -194,8 +194,8 @@ func reduceSoon(t *testing.T, g []*Group, late time.Duration) {
 	})
 }
 
-// TestPathBreaks: if datagrams stop passing between a rank and the switch, or between two switches,
-// operations end directly, and soon, and all ranks are told which path is broken.
+// TestPathBreaks: if datagrams, or only long ones, stop passing between a rank and the switch, or between two switches,
+// operations end directly, and soon, and all ranks are told which datagrams do not pass, and between whom.
 func TestPathBreaks(t *testing.T) {
 	waits(t)
 	for place, w := range places {

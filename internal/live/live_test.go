@@ -159,7 +159,7 @@ func TestPageWithoutEnd(t *testing.T) {
 		pages, errs := live.Read[string]([]string{dir})
 		require.Empty(t, pages)
 		require.Len(t, errs, 1)
-		return strings.Contains(errs[0].Error(), "longer than 8388608 bytes")
+		return strings.Contains(errs[0].Error(), "more than 8388608 bytes")
 	})
 }
 

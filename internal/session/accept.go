@@ -155,7 +155,7 @@ func (p *Peer) Fail(e *Error) error {
 // Close ends the session; what the member was told before still arrives.
 func (p *Peer) Close() { p.line.close() }
 
-// Name is what people call the member: the rank in its group, or where the switch is.
+// Name is what people call the member: the rank in its group, or where it is, if it is a switch.
 func (p *Peer) Name() string {
 	if p.Child {
 		return NodeAt(p.Remote())

@@ -44,8 +44,8 @@ func network(conn net.Conn) netip.Prefix {
 	return p
 }
 
-// enter gives a connection a place of its network. If all are taken, it gets the place of the oldest, if that one has
-// had his time, and hangs up on him; else there is none.
+// enter gives a connection a place of its network. If all are taken, enter hangs up on the oldest, if he has had his
+// time, and gives his place; else there is none.
 func (s *strangers) enter(conn net.Conn, now time.Time) (one *early, ok bool) {
 	one = &early{conn, network(conn), now}
 	s.mu.Lock()

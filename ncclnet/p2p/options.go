@@ -27,7 +27,7 @@ type Options struct {
 	Interface string
 	Lanes     int    // sockets or queue pairs of a connection, 1 to 16; 0: 4, on fewer cores as many, 2 at the least and within a host
 	Cut       int    // bytes from which a message uses all lanes; 0: 256 KiB
-	Buffer    int    // bytes of each socket's buffers; 0: the kernel decides, except within a host
+	Buffer    int    // bytes of each socket's buffers; 0: the kernel decides, except for the send buffer within a host
 	Ring      int    // bytes of shared memory a connection, a power of two from 256 to 1 GiB; 0: 512 KiB
 	Zerocopy  string // "auto" (""): where the kernel does not copy after all; "on", "off"
 	Fabric    string // "auto" (""): shm within a host, else tcp; "tcp", "shm", "verbs": that one or an error
@@ -50,7 +50,7 @@ type Options struct {
 // process that was stopped goes on where it was.
 func (o *Options) patience() time.Duration { return 20 * o.Timeout }
 
-// keepAlive ends a connection when the other host has not answered for Timeout, until the watch (watch.c) does so.
+// keepAlive ends a connection when the other host has not answered for Timeout, until p2p_open sets its own, and the watch (watch.c) looks at senders.
 func (o *Options) keepAlive() net.KeepAliveConfig {
 	const probes = 4
 	each := max(o.Timeout/(2*probes), time.Second)

@@ -71,7 +71,7 @@ struct p2p_setup {
 	int memfd;            /* of the ring, stays the caller's; -1: bytes go over the sockets */
 	struct p2p_verbs *verbs; /* queue pairs, taken over on success; there is one socket then. NULL: no device */
 	size_t cut;           /* messages of this many bytes or more use all lanes; 0: the default */
-	int sealed;           /* the kernel seals the sockets' bytes (TLS), all from the first on */
+	int sealed;           /* the kernel seals all bytes after the greeting (TLS) */
 	int zerocopy;         /* 0 never, 1 always, 2 until the kernel says that it copies */
 	unsigned timeout;     /* ms in which a peer must acknowledge some of the bytes sent; 0: as the kernel has it */
 	const char *peer;     /* for messages, copied */
@@ -99,7 +99,7 @@ unsigned p2p_watch(char *lost, size_t size);
 
 /* RDMA: for the Go side, which opens devices (package ibverbs). Functions return 0
  * or an errno, unless said. p2p_rdma_load is called before any other of them, and
- * returns NULL, or the name of the missing library or function. */
+ * returns NULL, or dlerror's words for the missing part. */
 const char *p2p_rdma_load(const char *library);
 
 struct p2p_device {

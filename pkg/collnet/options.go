@@ -51,11 +51,11 @@ type Options struct {
 	// the file of MCAST_SECRET_FILE); empty: everybody on the network is taken for a rank, and the switch
 	// must admit everybody.
 	Secret string
-	// Encrypt has ranks encrypt their multicast (MCAST_ENCRYPT), which takes a Secret. Memory that ranks of a host
-	// share is not encrypted, nor is traffic to and from the switch.
+	// Encrypt has ranks encrypt their multicast, and the data to the switch and back (MCAST_ENCRYPT). It takes a
+	// Secret. Memory that ranks of a host share is not encrypted.
 	Encrypt bool
-	// Timeout is how long a rank may be stopped, starved or cut off before it counts as lost, from 100ms
-	// to 1h (MCAST_TIMEOUT); 0: 30s. A path that acknowledges no data is broken after half as long again.
+	// Timeout is how long a rank may be stopped, starved or cut off; after 1.25 times as long it is lost. From 100ms
+	// to 1h (MCAST_TIMEOUT); 0: 30s. A path that acknowledges no data is broken after 1.5 times as long.
 	Timeout time.Duration
 	// JoinTimeout is how long the ranks wait for each other when they join, from 100ms to 24h
 	// (MCAST_JOIN_TIMEOUT); 0: 5m. A ctx may end it earlier.

@@ -3,7 +3,7 @@
 //
 //   - KindOf tells where memory lies, the host's or a GPU's, in any process, with a driver or without;
 //   - CPUAccessible tells whether a load from a pointer would end the process;
-//   - Cache keeps memory registered with a Registrar, such as a fabric that moves it, so that the next
+//   - Cache keeps memory registered, by a Registrar, with the fabric or driver that moves it, so that the next
 //     registration of the same buffer is free;
 //   - MapDMABuf gives the CPU the memory behind a DMA-BUF, such as NCCL hands to plugins;
 //   - Device copies between a GPU and pinned memory in the order of streams, by the driver, which Open

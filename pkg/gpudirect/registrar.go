@@ -1,6 +1,6 @@
 package gpudirect
 
-// Registrar makes memory known to a fabric, which moves it. Each fabric provides one: the Registrar of
+// Registrar makes memory known to the fabric, device or driver that moves it: the Registrar of
 // RDMA devices pins pages and gets keys, sockets and shared memory need nothing (Unpinned).
 // The Cache calls it from one goroutine at a time and waits; it must not call
 // the Cache.

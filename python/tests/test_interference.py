@@ -37,7 +37,7 @@ def test_the_text_says_an_effect() -> None:
     said = str(compare(Calibration((0.1, 0.1), (0.04, 0.04)), [step(0.125, 0.03)] * 4))
     assert said == (
         "compute: 125.00 ms a step, 100.00 ms alone: 25.0% slower (varies by 0.0%)\n"
-        "communication: 40.00 ms alone, 30.00 ms exposed: 75.0% of it (varies by 0.0%); medians of 4 steps"
+        "communication: 40.00 ms alone, 30.00 ms exposed: 75.0% of that (varies by 0.0%); medians of 4 steps"
     )
 
 

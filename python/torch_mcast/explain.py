@@ -309,7 +309,7 @@ def _uneven(setup: Setup, in_flight: float) -> list[Finding]:
         Finding(
             "uneven-shards",
             tuple(worst),
-            f"{wasted / whole:.0%} of the gathered and reduced bytes is padding, since dimension 0 of "
+            f"{wasted / whole:.0%} of the gathered and reduced elements are padding, since dimension 0 of "
             f"parameters does "
             f"not divide by {ranks} ranks: the last ranks hold little or nothing of them",
             "fully_shard(..., shard_placement_fn=lambda p: Shard(1)) where that dimension divides, or "

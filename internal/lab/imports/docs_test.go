@@ -1,6 +1,7 @@
 package main
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -48,4 +49,33 @@ func exists(t *testing.T, document, path string) {
 	found, err := filepath.Glob(path)
 	require.NoError(t, err)
 	assert.NotEmpty(t, found, "%s names %s", filepath.Base(document), path)
+}
+
+// TestEachDocumentIsTwoStepsFromREADME: README links it, or a page that README links does.
+func TestEachDocumentIsTwoStepsFromREADME(t *testing.T) {
+	root := filepath.Join("..", "..", "..")
+	reached := map[string]bool{"README.md": true}
+	for range 2 {
+		for page := range maps.Clone(reached) {
+			b, err := os.ReadFile(filepath.Join(root, page))
+			if err != nil || filepath.Ext(page) != ".md" {
+				continue // a folder, or no document
+			}
+			for _, m := range links.FindAllStringSubmatch(string(b), -1) {
+				reached[filepath.Join(filepath.Dir(page), m[1])] = true
+			}
+		}
+	}
+	for _, glob := range []string{"*.md", "docs/*.md", "docs/*/*.md", "conformance/README.md", "examples/README.md"} {
+		found, err := filepath.Glob(filepath.Join(root, glob))
+		require.NoError(t, err)
+		require.NotEmpty(t, found, glob)
+		for _, document := range found {
+			page, err := filepath.Rel(root, document)
+			require.NoError(t, err)
+			if !strings.HasPrefix(page, "docs/decisions/0") { // their index has them, by topic
+				assert.True(t, reached[page], "%s is not reached from README.md in two steps", page)
+			}
+		}
+	}
 }

@@ -256,7 +256,8 @@ func (c *Comm) header(p *op, from int, b []byte) bool {
 	return true
 }
 
-// Gives reports whether another rank contributes to the operation that Sum last worked on.
+// Gives reports whether another rank contributes to the operation that Sum has just taken bytes of. It is for after a
+// Sum that returned taken > 0.
 func (c *Comm) Gives(from int) bool { return c.ops[c.summing].Of.Includes(from) }
 
 // Sum sums what all ranks have sent of the oldest operation that is not summed yet. It returns how many bytes

@@ -165,7 +165,8 @@ func (f *feed) credit(now Time, c *wire.SlotCredit) bool {
 	switch {
 	case news:
 		f.arm(now)
-	case again: // Contributions sent again get the same pause as the last ones.
+	case again:
+		// The next poll waits one more pause as long as the last, so that contributions sent again can arrive.
 		f.pollAt = now + f.pause
 	}
 	return moved

@@ -126,7 +126,7 @@ type member struct {
 	isDue   bool
 }
 
-// check returns an error if the configuration is wrong. A part comes from members and the parent.
+// check returns an error if the configuration is wrong. It is checked since members and the parent send a part.
 func (c *StageConfig) check() error {
 	if err := c.Check(); err != nil {
 		return err

@@ -10,7 +10,7 @@ import (
 // is one stream of chunks: shard after shard. No root may send a chunk that is more than a window ahead of the last
 // chunk that the slowest rank has taken off its queue. Each rank turns how far it has come in the stream into a limit
 // for each root that this concerns, and tells its parent in that root's tree. The minimum travels on: feedback shrinks
-// on its way to the root instead of imploding there (Gleam does this in switches).
+// on its way to the root instead of imploding there (Gleam does this in network switches).
 //
 // Operations without a window use no credit. Limits never fall, and are at most most(l).
 type credit struct {

@@ -2,10 +2,10 @@ package multicast
 
 import "time"
 
-// Multicast may cease to reach a rank at any time, and come back: a switch that snoops IGMP forgets the group, or is
-// restarted. Each rank sees for itself which roots it does not hear: their chunks come by repair alone, and for a
-// while. It then wants everything relayed, and says so in each barrier and with each credit that it gives; a rank that
-// has heard of one that wants it relays. A barrier in which none does ends that at once.
+// Multicast may cease to reach a rank at any time, and come back: an Ethernet switch that snoops IGMP forgets the
+// group, or is restarted. Each rank sees for itself which roots it does not hear: their chunks come by repair alone,
+// and for a while. It then wants everything relayed, and says so in each barrier and with each credit that it gives; a
+// rank that has heard of one that wants it relays. A barrier in which none does ends that at once.
 //
 // A root that relays multicasts a chunk as well now and then, a probe, less and less often. A rank that
 // hears the probes of a root hears that root again.

@@ -46,8 +46,8 @@ type mode struct {
 	share   int    // of the window, for a series while all ranks send one: Config.Share; 0 unless it is serial
 	// relay: its chunks are relayed, and all ranks know that; only if it is large.
 	relay bool
-	// chains are the shards in groups. The roots of a group multicast one after another. Unless the operation is large
-	// each shard is a chain of its own.
+	// chains divide the shards: the roots of a chain multicast one after another. Unless the operation is large each
+	// shard is a chain of its own.
 	chains topology.Chains
 }
 

@@ -106,8 +106,8 @@ func (c *Comm) passOn(p *op, shard, from, to int, probe bool) {
 }
 
 // arrived learns from a chunk which ways there are, and passes it on if it came by relay. In an operation that all
-// ranks relay it passes on every chunk, since the right neighbour asks for nothing there. first: the chunk was not
-// here.
+// ranks relay it passes on a chunk the first time, however it came, since the right neighbour asks for nothing there.
+// first: the chunk was not here.
 func (c *Comm) arrived(p *op, shard int, h *wire.Data, first bool) {
 	switch root := int(h.Root); {
 	case h.IsRelay():

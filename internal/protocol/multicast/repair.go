@@ -12,7 +12,8 @@ type Repair struct {
 	Span  int // bytes of those
 }
 
-// OfferAt returns the message that offers chunks at an address of this rank's memory to ranks with the key.
+// OfferAt returns the message that offers chunks at an address of this rank's memory, which a device reads with the
+// key.
 func (r *Repair) OfferAt(addr uint64, key uint32) wire.Control {
 	m := r.Message
 	m.Kind, m.Count, m.Bytes, m.Arena = wire.Offer, uint32(r.Offer), addr, key

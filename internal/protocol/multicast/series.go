@@ -60,8 +60,8 @@ func (l *laps) of(number uint32) *lap { return &l.at[number%collective.MaxInFlig
 // roots.
 const mostShares = 8
 
-// Share returns how much of the window a series has while all ranks send one. It is all of the window where they never
-// send at a time, since there are too many ranks or too few chunks for each.
+// Share returns how much of the window a series has while all ranks send one. It is all of the window where the ranks
+// never all send at the same time, since there are too many ranks or too few chunks for each.
 func (c *Config) Share() int {
 	if share := c.Window / c.Size; c.Size <= mostShares && share >= 4 {
 		return share
@@ -265,9 +265,10 @@ func (c *Comm) hearBegin(p *op, from int, m *wire.Control) {
 	c.verify()
 }
 
-// expect notes that an operation's root sends it, and so has sent the ones before it in its series. shown: a multicast
-// chunk says so. It has overtaken all missing chunks of those, unless they are lost; a message on the reliable path may
-// have overtaken them anyway.
+// expect notes that an operation's root sends it, and so has sent the ones before it in its series. shown: a chunk says
+// so that keeps the order of the series: one by multicast or by relay, no repair and no probe. It has overtaken all
+// missing chunks of the ones before, unless they are lost. A repair, a probe or a message may have overtaken them
+// anyway.
 func (c *Comm) expect(p *op, shown bool) {
 	s := p.link.of
 	for seq := s.first; s.open && wire.Before(seq, p.seq); {

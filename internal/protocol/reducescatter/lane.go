@@ -45,8 +45,10 @@ type Lane struct {
 
 	stopped bool
 	need    map[uint32][][]collective.Range // of operations that others had posted before Stop and this rank had not
-	empty   span                            // operations without elements in this range are done, unless in need
-	stats   Stats
+	// empty is a range of operations that others had posted before Stop: the ones without elements are done, unless in
+	// need.
+	empty span
+	stats Stats
 }
 
 // op is an operation in flight.

@@ -1,7 +1,7 @@
 package reducescatter
 
-// An Allgather and a Reduce-Scatter at once fill all links if one part in P of a rank's bytes is its own shard,
-// multicast, and the rest are contributions. Operations of all ranks at once take turns accordingly
+// An Allgather and a Reduce-Scatter at once fill all links if one part in P of the bytes that a rank sends is its own
+// shard, multicast, and the rest are contributions. Operations of all ranks at once take turns accordingly
 // (fabric.Link.Ahead). NCCL cuts both into windows in the order of ranks, so that one rank at a time multicasts and one
 // at a time is reduced to. Where both are at the same rank, each loads the links that the other leaves idle. Where they
 // are not, both want the link of the rank that multicasts, and the one further in the order must wait until the other

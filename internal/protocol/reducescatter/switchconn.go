@@ -98,8 +98,8 @@ func (c *SwitchConn) Pace(b *fabric.Background) {
 // Close gives the path back.
 func (c *SwitchConn) Close() error { return c.path.Close() }
 
-// Work takes the results that have come and sends contributions that may be sent. It reports whether there was
-// anything.
+// Work takes the results and allowances that have come, and sends contributions, acknowledgements and polls that may be
+// sent or are due. It reports whether there was anything.
 func (c *SwitchConn) Work(now innetwork.Time) bool {
 	c.now = now
 	c.wait.Round()

@@ -27,8 +27,8 @@ type ConnectionOptions struct {
 //	c.Connect(peer, time, 0)        // once both ranks know each other's Address
 //	c.Post(transfers)               // once both ranks have connected
 //
-// A connection that has failed does so for good. Its first failed completion has the cause; all other transfers, posted
-// before or later, complete as Flushed.
+// A connection that has failed does so for good. Its first failed completion has the cause; transfers that
+// were still under way, and later ones, complete as Flushed.
 type Connection struct {
 	qp     *C.rdma_qp
 	device *Device

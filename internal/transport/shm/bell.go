@@ -48,7 +48,7 @@ func newBell(mem []byte, at int) bell {
 }
 
 // ring wakes the owner if it sleeps for the given reason, and returns the number
-// of system calls that took. If several agents ring, one makes the call.
+// of system calls that took. If several ring, one makes the call.
 func (b bell) ring(reason uint32) uint64 {
 	a := b.asleep.Load()
 	if a&reason == 0 || !b.asleep.CompareAndSwap(a, 0) {
