@@ -53,6 +53,22 @@ func (g Group) files(root string) ([]string, error) {
 	return files, nil
 }
 
+// read returns the prose of all documents of a group.
+func (g Group) read(root string) (all Prose, err error) {
+	files, err := g.files(root)
+	if err != nil {
+		return Prose{}, err
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return Prose{}, err
+		}
+		all.add(Read(text))
+	}
+	return all, nil
+}
+
 // Language is a language of the repository with its comments.
 type Language struct {
 	Name     string
@@ -76,25 +92,8 @@ type Comments struct {
 // Rate returns lines with a riddle in a thousand.
 func (c Comments) Rate() float64 { return 1000 * float64(len(c.Riddles)) / float64(max(1, c.Lines)) }
 
-func (l Language) count(root string) (Comments, error) {
-	var c Comments
-	err := filepath.WalkDir(root, func(path string, d os.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		if d.IsDir() {
-			if name := d.Name(); path != root && (strings.HasPrefix(name, ".") || slices.Contains([]string{"build", "dist", "bin", "lib", "testdata"}, name)) {
-				return filepath.SkipDir
-			}
-			return nil
-		}
-		if !slices.Contains(l.suffixes, filepath.Ext(path)) {
-			return nil
-		}
-		source, err := os.ReadFile(path)
-		if err != nil {
-			return err
-		}
+func (l Language) count(root string) (c Comments, err error) {
+	err = sources(root, l.suffixes, func(path string, source []byte) error {
 		for _, line := range l.comments(string(source)) {
 			c.Lines++
 			if riddles.MatchString(line.text) {
@@ -104,6 +103,30 @@ func (l Language) count(root string) (Comments, error) {
 		return nil
 	})
 	return c, err
+}
+
+// made are folders that no person writes: builds, and recorded inputs of tests.
+var made = []string{"build", "dist", "bin", "lib", "testdata"}
+
+// sources visits the files below a folder with these suffixes, but in hidden folders and in made ones.
+func sources(root string, suffixes []string, visit func(path string, source []byte) error) error {
+	return filepath.WalkDir(root, func(path string, d os.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name := d.Name()
+		if d.IsDir() && path != root && (strings.HasPrefix(name, ".") || slices.Contains(made, name)) {
+			return filepath.SkipDir
+		}
+		if d.IsDir() || !slices.Contains(suffixes, filepath.Ext(path)) {
+			return nil
+		}
+		source, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		return visit(path, source)
+	})
 }
 
 // comment is a line of one.

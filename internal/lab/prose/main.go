@@ -73,17 +73,9 @@ func comments(folder string) error {
 
 func table(root string) error {
 	for _, group := range Groups {
-		files, err := group.files(root)
+		sum, err := group.read(root)
 		if err != nil {
 			return err
-		}
-		sum := Prose{}
-		for _, file := range files {
-			text, err := os.ReadFile(file)
-			if err != nil {
-				return err
-			}
-			sum.add(Read(text))
 		}
 		sum.row(group.Name)
 	}

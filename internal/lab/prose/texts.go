@@ -4,7 +4,6 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -15,23 +14,14 @@ var products = []string{"cmd", "internal", "ncclnet", "pkg"}
 
 // Texts returns the prose in the strings of the product's Go code, of four words and more each. Most messages of Python
 // and C come from there. Left out are tests, the laboratory but for its commands, and rows of generated tables.
-func Texts(root string) (Prose, error) {
-	var p Prose
+func Texts(root string) (p Prose, err error) {
+	lab := filepath.Join(root, "internal", "lab") + string(filepath.Separator)
 	for _, folder := range products {
-		err := filepath.WalkDir(filepath.Join(root, folder), func(path string, d os.DirEntry, err error) error {
-			if err != nil {
-				return err
-			}
-			if d.IsDir() {
-				if path == filepath.Join(root, "internal", "lab") || d.Name() == "testdata" {
-					return filepath.SkipDir
-				}
+		err := sources(filepath.Join(root, folder), []string{".go"}, func(path string, source []byte) error {
+			if strings.HasPrefix(path, lab) || strings.HasSuffix(path, "_test.go") {
 				return nil
 			}
-			if filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") {
-				return nil
-			}
-			return p.literals(path)
+			return p.literals(path, source)
 		})
 		if err != nil {
 			return Prose{}, err
@@ -41,8 +31,8 @@ func Texts(root string) (Prose, error) {
 }
 
 // literals adds the strings of a Go file.
-func (p *Prose) literals(path string) error {
-	file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
+func (p *Prose) literals(path string, source []byte) error {
+	file, err := parser.ParseFile(token.NewFileSet(), path, source, parser.SkipObjectResolution)
 	if err != nil {
 		return err
 	}
