@@ -20,6 +20,7 @@ import (
 	"sync"
 	"unsafe"
 
+	"github.com/torch-mcast/torch-mcast/internal/bootstrap"
 	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/group"
 	"github.com/torch-mcast/torch-mcast/internal/owntime"
@@ -241,7 +242,7 @@ func (l *collListener) connect(first collHandle, rank, size int) (*group.Group, 
 }
 
 func (l *collListener) exchange(ctx context.Context, first collHandle, rank, size int, blob []byte) ([][]byte, error) {
-	m, err := group.NewMeeting(first.key, l.settings.Secret)
+	m, err := bootstrap.NewMeeting(first.key, l.settings.Secret)
 	if err != nil {
 		return nil, err
 	}

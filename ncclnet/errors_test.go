@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/torch-mcast/torch-mcast/internal/group"
+	"github.com/torch-mcast/torch-mcast/internal/bootstrap"
 )
 
 // TestCodeOfARefusal: ranks started for groups of different sizes disagree, and nothing is broken.
@@ -18,10 +18,10 @@ func TestCodeOfARefusal(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	host := make(chan error, 1)
 	go func() {
-		_, err := group.Meeting{}.RendezvousOn(ctx, ln, 2, nil)
+		_, err := bootstrap.Meeting{}.RendezvousOn(ctx, ln, 2, nil)
 		host <- err
 	}()
-	_, err = group.Rendezvous(t.Context(), ln.Addr().String(), 2, 3, nil)
+	_, err = bootstrap.Rendezvous(t.Context(), ln.Addr().String(), 2, 3, nil)
 	cancel()
 	require.Error(t, <-host)
 	require.ErrorContains(t, err, "rank 0 was started for 2 ranks")

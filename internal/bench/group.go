@@ -5,6 +5,7 @@ import (
 	"net"
 	"os"
 
+	"github.com/torch-mcast/torch-mcast/internal/bootstrap"
 	"github.com/torch-mcast/torch-mcast/internal/group"
 	"github.com/torch-mcast/torch-mcast/internal/owntime"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
@@ -28,7 +29,7 @@ type Contender interface {
 // withinJoinTimeout ends a join that takes too long, and names the setting.
 func (b *bench) withinJoinTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
 	limit := b.settings.JoinTimeout
-	return owntime.WithTimeout(ctx, limit, &group.TimeoutError{Setting: "MCAST_JOIN_TIMEOUT", After: limit})
+	return owntime.WithTimeout(ctx, limit, &owntime.TimeoutError{Setting: "MCAST_JOIN_TIMEOUT", After: limit})
 }
 
 // join makes this process a rank of the group that is asked for.
@@ -67,7 +68,7 @@ func (b *bench) meet(ctx context.Context, e Endpoint) (blobs [][]byte, err error
 			e.Close()
 		}
 	}()
-	m, err := group.NewMeeting(0, b.settings.Secret)
+	m, err := bootstrap.NewMeeting(0, b.settings.Secret)
 	if err != nil {
 		return nil, err
 	}

@@ -44,7 +44,7 @@ func (d *routeDriver) join(ctx context.Context, o route.Join) *attempt {
 		return a
 	}
 	if o.Within > 0 {
-		within, cancel := owntime.WithTimeout(ctx, o.Within, &TimeoutError{"MCAST_SWITCH_TIMEOUT", o.Within})
+		within, cancel := owntime.WithTimeout(ctx, o.Within, &owntime.TimeoutError{Setting: "MCAST_SWITCH_TIMEOUT", After: o.Within})
 		defer cancel()
 		ctx = within
 	}
@@ -63,7 +63,7 @@ func (d *routeDriver) joinSwitch(ctx context.Context, a *attempt, address string
 	a.session, err = session.Dial(ctx, address, session.Hello{
 		Job: d.agreed.ColumnJob(), Epoch: a.epoch, Ranks: d.agreed.Column.Size(), Rank: d.agreed.Column.Own, InGroup: &d.agreed.Rank,
 		Reproducible: s.SwitchMode == "reproducible", Secret: s.Secret, Encrypt: s.Encrypt, Timeout: s.SwitchTimeout,
-		Chunk: d.agreed.SwitchChunk(), Offload: offload, DSCP: s.Mark(), Network: d.lobby.network.Sessions(),
+		Chunk: d.agreed.SwitchChunk(), Offload: offload, DSCP: s.Mark(), Network: d.peers.Network.Sessions(),
 	})
 	if err != nil {
 		return err
@@ -76,10 +76,10 @@ func (d *routeDriver) joinSwitch(ctx context.Context, a *attempt, address string
 		err = d.probe(ctx, a.session, terms, number)
 	}
 	if err == nil {
-		terms.Cutoff, terms.Reorder = d.agreed.Cutoff(d.lobby.network.Cores()), reorder
+		terms.Cutoff, terms.Reorder = d.agreed.Cutoff(d.peers.Network.Cores()), reorder
 		a.conn, err = d.attach(a.session, reducescatter.SwitchConnConfig{
 			Epoch: a.epoch, Terms: terms, Rank: d.agreed.Column.Own, Number: number, Timeout: s.SwitchTimeout,
-			Link: d.link.from(a.session.Local()),
+			Link: d.link.From(a.session.Local()),
 			Lost: func(err error) { a.lost <- err },
 		})
 	}

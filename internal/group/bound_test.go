@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/torch-mcast/torch-mcast/internal/fabrics"
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
@@ -42,7 +43,7 @@ func TestNoMulticastFlag(t *testing.T) {
 	})
 	for _, report := range append(p.reports(t), p.run(t)...) {
 		require.Empty(t, report.Error)
-		require.Equal(t, byUnicast, report.Info.Allgather)
+		require.Equal(t, fabrics.Unicast, report.Info.Allgather)
 		require.Contains(t, strings.Join(report.Info.Notes, "\n"), "rank 1: udp: interface v1 does not do multicast (ip link set v1 multicast on)")
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"math"
 
 	"github.com/torch-mcast/torch-mcast/internal/engine"
+	"github.com/torch-mcast/torch-mcast/internal/fabrics"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
 )
@@ -40,7 +41,7 @@ func (g *Group) compare(mine call, records []byte) error {
 	n := len(records) / g.agreed.Size
 	for r := range g.agreed.Size {
 		if theirs := call(records[r*n:]); theirs != mine {
-			f := disagreement(g.agreed.Rank, &collective.Disagreement{
+			f := fabrics.Disagree(g.agreed.Rank, &collective.Disagreement{
 				Ranks: [2]int{g.agreed.Rank, r}, What: [2]string{mine.String(), theirs.String()},
 			}, "")
 			g.mesh.Report(f)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/torch-mcast/torch-mcast/internal/mesh"
+	"github.com/torch-mcast/torch-mcast/internal/team"
 	"github.com/torch-mcast/torch-mcast/pkg/overlap"
 )
 
@@ -143,7 +144,7 @@ func (g *Group) leave() error {
 			return err
 		case <-long.C:
 			g.log.Warn("closing the group waits for ranks that are alive and have not closed it: close it there, or end them",
-				"missing", rankList(g.mesh.Staying()), "waited", g.agreed.Settings.Timeout)
+				"missing", team.RankList(g.mesh.Staying()), "waited", g.agreed.Settings.Timeout)
 		}
 	}
 }
@@ -169,7 +170,7 @@ func (g *Group) release() error {
 	for _, l := range g.levels {
 		l.stop()
 	}
-	g.lobby.close()
+	g.peers.Close()
 	err := g.unstage()
 	for _, l := range slices.Backward(g.levels) {
 		err = errors.Join(err, l.close())

@@ -2,7 +2,7 @@
 // pkg/collnet, the C library (ncclnet) and cmd/mcast share; the first of them is for other modules.
 //
 //	e, err := group.Open(group.Options{Rank: r, Size: p, Settings: s})
-//	blobs, err := group.Rendezvous(ctx, addr, r, p, e.Blob()) // or any other exchange
+//	blobs, err := bootstrap.Rendezvous(ctx, addr, r, p, e.Blob()) // or any other exchange
 //	g, err := e.Join(ctx, blobs)
 //	err = g.Allgather(send, recv)
 //
@@ -19,10 +19,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"os"
 	"strconv"
 	"strings"
 
+	"github.com/torch-mcast/torch-mcast/internal/bootstrap"
 	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/hostnet"
 	"github.com/torch-mcast/torch-mcast/internal/owntime"
@@ -57,7 +59,7 @@ type Options struct {
 // Endpoint is a rank that its peers can reach, but that has not joined them.
 type Endpoint struct {
 	opts     Options
-	lobby    *lobby
+	peers    *bootstrap.Listener
 	blob     []byte
 	observer observer
 }
@@ -95,15 +97,15 @@ func Open(o Options) (*Endpoint, error) {
 	if err != nil {
 		return nil, err
 	}
-	l, err := newLobby(o.Network, o.Settings.Interface != "", o.logger(), id)
+	l, err := bootstrap.NewListener(o.Network, o.Settings.Interface != "", o.logger(), id)
 	if err != nil {
 		return nil, fmt.Errorf("rank %d: %w", o.Rank, err)
 	}
 	mine := team.Blob{
 		Version: protocolVersion, Commit: team.ClipCommit(version.Commit()), Rank: o.Rank, Size: o.Size,
 		Host: o.Network.Host(), User: o.Network.User(), Name: o.Network.Name(),
-		Port: l.port(), Secret: name, RcvBuf: receiveLimit(o.Settings),
-		Key: strconv.FormatUint(l.key, 16), Job: strconv.FormatUint(random64(), 16),
+		Port: l.Port(), Secret: name, RcvBuf: receiveLimit(o.Settings),
+		Key: strconv.FormatUint(l.Key, 16), Job: strconv.FormatUint(bootstrap.Random64(), 16),
 		Switches: len(o.Settings.Switches()), Settings: o.Settings.Agreed(), Topology: o.Settings.Topology, Rails: rails,
 	}
 	mine.Devices = o.mayHaveDevices()
@@ -116,10 +118,10 @@ func Open(o Options) (*Endpoint, error) {
 		err = argument("rank %d has %d bytes to tell the others, of its host's name, its addresses and MCAST_TOPOLOGY; allowed are %d", o.Rank, len(b), MaxBlob)
 	}
 	if err != nil {
-		l.close()
+		l.Close()
 		return nil, err
 	}
-	return &Endpoint{opts: o, lobby: l, blob: b, observer: seen}, nil
+	return &Endpoint{opts: o, peers: l, blob: b, observer: seen}, nil
 }
 
 // Blob returns what the other ranks need to know about this one: JSON, MaxBlob
@@ -128,15 +130,15 @@ func (e *Endpoint) Blob() []byte { return bytes.Clone(e.blob) }
 
 // Rendezvous exchanges the Blobs of all ranks, see Meeting.Rendezvous; rank 0 listens at addr.
 func (e *Endpoint) Rendezvous(ctx context.Context, addr string) ([][]byte, error) {
-	return e.meeting(0).rendezvous(ctx, e.opts.Network, addr, e.opts.Rank, e.opts.Size, e.blob)
+	return e.meeting(0).RendezvousOver(ctx, e.opts.Network, addr, e.opts.Rank, e.opts.Size, e.blob)
 }
 
-func (e *Endpoint) meeting(key uint64) Meeting {
-	return Meeting{Key: key, Identity: e.lobby.identity, Waits: func(text string) { e.lobby.log.Warn(text) }}
+func (e *Endpoint) meeting(key uint64) bootstrap.Meeting {
+	return bootstrap.Meeting{Key: key, Identity: e.peers.Identity, Waits: func(text string) { e.peers.Log.Warn(text) }}
 }
 
 // Close gives up an endpoint that has not joined. Join does so by itself.
-func (e *Endpoint) Close() { e.lobby.close() }
+func (e *Endpoint) Close() { e.peers.Close() }
 
 // receiveLimit returns the largest receive buffer that an unprivileged socket gets here.
 func receiveLimit(s config.Settings) int {
@@ -157,7 +159,7 @@ func receiveLimit(s config.Settings) int {
 func (e *Endpoint) Meet(ctx context.Context, addr string, key uint64) (*Group, error) {
 	ctx, cancel := e.withinJoinTimeout(ctx)
 	defer cancel()
-	blobs, err := e.meeting(key).rendezvous(ctx, e.opts.Network, addr, e.opts.Rank, e.opts.Size, e.blob)
+	blobs, err := e.meeting(key).RendezvousOver(ctx, e.opts.Network, addr, e.opts.Rank, e.opts.Size, e.blob)
 	if err != nil {
 		e.Close()
 		return nil, err
@@ -167,7 +169,7 @@ func (e *Endpoint) Meet(ctx context.Context, addr string, key uint64) (*Group, e
 
 func (e *Endpoint) withinJoinTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
 	limit := e.opts.Settings.JoinTimeout
-	return owntime.WithTimeout(ctx, limit, &TimeoutError{"MCAST_JOIN_TIMEOUT", limit})
+	return owntime.WithTimeout(ctx, limit, &owntime.TimeoutError{Setting: "MCAST_JOIN_TIMEOUT", After: limit})
 }
 
 // Join connects all ranks. blobs holds every rank's Blob, in rank order. It
@@ -178,17 +180,36 @@ func (e *Endpoint) Join(ctx context.Context, blobs [][]byte) (*Group, error) {
 	defer cancel()
 	a, err := team.New(e.opts.self(), blobs)
 	if err != nil {
-		e.lobby.close()
+		e.peers.Close()
 		return nil, err
 	}
-	if a.Keys[a.Rank] != e.lobby.key { // keys of datagrams are derived from it, and must be new
-		e.lobby.close()
+	if a.Keys[a.Rank] != e.peers.Key { // keys of datagrams are derived from it, and must be new
+		e.peers.Close()
 		return nil, argument("blob %d is of another endpoint than this rank's: want the Blob of this one (does the store keep blobs of an earlier job?)", a.Rank)
 	}
 	g, err := join(ctx, e, a)
 	if err != nil {
-		e.lobby.close()
+		e.peers.Close()
 		return nil, fmt.Errorf("rank %d of %d cannot join: %w", e.opts.Rank, e.opts.Size, err)
 	}
 	return g, nil
+}
+
+// mayHaveDevices reports whether auto may take an RDMA device on this rank's host.
+func (o *Options) mayHaveDevices() bool {
+	n, has := o.Network.(hostnet.RDMA)
+	return has && o.Settings.Fabric == "auto" && n.Hardware()
+}
+
+// railsOf returns the addresses of each interface that MCAST_IFACE names behind the first.
+func railsOf(o *Options, v netdev.Version) (rails [][]netip.Addr, err error) {
+	names := o.Settings.Interfaces()
+	for _, name := range names[min(1, len(names)):] {
+		_, addrs, err := o.Network.Uplink(name, v)
+		if err != nil {
+			return nil, err
+		}
+		rails = append(rails, addrs)
+	}
+	return rails, nil
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/torch-mcast/torch-mcast/internal/bootstrap"
+	"github.com/torch-mcast/torch-mcast/internal/owntime"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
 	"github.com/torch-mcast/torch-mcast/internal/team"
 )
@@ -14,7 +16,7 @@ import (
 func MismatchOf(err error) (d collective.Disagreement, ok bool) {
 	var start *team.MismatchError
 	var fault *Fault
-	var answer *refusal
+	var answer *bootstrap.Refusal
 	switch {
 	case errors.As(err, &start):
 		return start.Between, true
@@ -40,34 +42,18 @@ func PathOf(err error) (from, to int, ok bool) {
 
 // RankOf returns the rank that an error is about: it died, left or did not come, or another process
 // has its place.
-func RankOf(err error) (rank int, ok bool) {
-	var fault *Fault
-	var absent *absentError
-	var missing *missingError
-	var answer *refusal
-	switch {
-	case errors.As(err, &fault):
-		return fault.Rank, fault.Kind != Closed
-	case errors.As(err, &absent):
-		return absent.rank, true
-	case errors.As(err, &missing):
-		return missing.rank, true
-	case errors.As(err, &answer) && answer.Rank != nil:
-		return *answer.Rank, true
-	}
-	return 0, false
-}
+func RankOf(err error) (rank int, ok bool) { return bootstrap.RankOf(err) }
 
 // cannotJoin is the error that the other ranks get when a rank cannot join because of err. If ctx was
 // cancelled, it is this one that gives up, for whomever it waited.
 func cannotJoin(ctx context.Context, rank int, err error) *Fault {
 	var fault *Fault
-	var absent *absentError
+	var absent *bootstrap.AbsentError
 	switch {
 	case errors.As(err, &fault):
 		return fault
-	case errors.As(err, &absent) && (ctx.Err() == nil || timedOut(ctx)):
-		return &Fault{Kind: Dead, Rank: absent.rank, Text: fmt.Sprintf("%v (seen by rank %d)", absent.err, rank)}
+	case errors.As(err, &absent) && (ctx.Err() == nil || owntime.TimedOut(ctx)):
+		return &Fault{Kind: Dead, Rank: absent.Rank, Text: fmt.Sprintf("%v (seen by rank %d)", absent.Err, rank)}
 	}
 	return &Fault{Kind: Aborted, Rank: rank, Text: fmt.Sprintf("it cannot join: %v", err)}
 }

@@ -7,7 +7,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/torch-mcast/torch-mcast/internal/bootstrap"
 	"github.com/torch-mcast/torch-mcast/internal/engine"
+	"github.com/torch-mcast/torch-mcast/internal/fabrics"
 	"github.com/torch-mcast/torch-mcast/internal/hostnet"
 	"github.com/torch-mcast/torch-mcast/internal/mesh"
 	"github.com/torch-mcast/torch-mcast/internal/staging"
@@ -46,12 +48,12 @@ type Group struct {
 	// outputs are memory for results that ranks of this host share; nil: there is none.
 	outputs  *outputs
 	mesh     *mesh.Mesh
-	lobby    *lobby
+	peers    *bootstrap.Listener
 	observer observer
 	log      *slog.Logger
-	link     *sending
+	link     *fabrics.SendingLink
 	// joinedBy is how Allgathers travelled when the group was joined.
-	joinedBy gathering
+	joinedBy fabrics.Travel
 	// registers is for the user's memory; nil: nothing is registered.
 	registers fabric.Registers
 	free      func() error                  // frees the resources that both fabrics share

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/torch-mcast/torch-mcast/internal/fabrics"
 	"github.com/torch-mcast/torch-mcast/internal/hostnet"
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
 	"github.com/torch-mcast/torch-mcast/internal/transport/udp"
@@ -34,7 +35,7 @@ func (managed) Gather(o *udp.Options, control map[int]net.Conn) (fabric.Gather, 
 func TestVerbsManaged(t *testing.T) {
 	g := overDevices(t, []hostnet.Network{managing{}}, four, nil)
 	collect(t, g)
-	for try := 1; g[2].Info().Allgather != byMulticast; try++ {
+	for try := 1; g[2].Info().Allgather != fabrics.Multicast; try++ {
 		require.Less(t, try, tries)
 		collect(t, g)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/torch-mcast/torch-mcast/internal/config"
+	"github.com/torch-mcast/torch-mcast/internal/fabrics"
 	"github.com/torch-mcast/torch-mcast/internal/hostnet"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
 )
@@ -125,7 +126,7 @@ func TestVerbs(t *testing.T) {
 	for try := 1; !once(); try++ {
 		require.Less(t, try, tries)
 	}
-	require.Equal(t, byMulticast, g[2].Info().Allgather)
+	require.Equal(t, fabrics.Multicast, g[2].Info().Allgather)
 	collect(t, g)
 }
 
@@ -142,7 +143,7 @@ func TestVerbsLossy(t *testing.T) {
 func TestVerbsShared(t *testing.T) {
 	g := overDevices(t, []hostnet.Network{nil}, []string{"h1", "h1", "h2", "h2"}, nil)
 	collect(t, g)
-	for try := 1; g[2].Info().Allgather != byMulticast; try++ {
+	for try := 1; g[2].Info().Allgather != fabrics.Multicast; try++ {
 		require.Less(t, try, tries)
 		collect(t, g)
 	}

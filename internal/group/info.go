@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/torch-mcast/torch-mcast/internal/engine"
+	"github.com/torch-mcast/torch-mcast/internal/fabrics"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/multicast"
 	"github.com/torch-mcast/torch-mcast/internal/staging"
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
@@ -42,8 +43,8 @@ type Info struct {
 	ReduceScatterReason string `json:"reduce_scatter_reason"`
 	// Peers are the other ranks and the paths from them to this one; Unheard are the pairs of all
 	// ranks, from and to, between which multicast did not pass, as all ranks found when they joined.
-	Peers   []Peer   `json:"peers"`
-	Unheard [][2]int `json:"unheard"`
+	Peers   []fabrics.Peer `json:"peers"`
+	Unheard [][2]int       `json:"unheard"`
 	// Topology is where this host is in the network, as MCAST_TOPOLOGY or Slurm says; may be empty. Ring is the order of
 	// ranks in which data go from rank to rank: all ranks, or with nodes only the ranks of this one's column.
 	Topology string `json:"topology"`
@@ -64,7 +65,7 @@ func (g *Group) Info() Info {
 	i, w := g.info, g.route.Load()
 	i.Notes = append(slices.Clone(i.Notes), g.warnings.all()...)
 	now, _ := g.column.gather.Stats()
-	i.Allgather, i.AllgatherReason = g.joinedBy.now(&now)
+	i.Allgather, i.AllgatherReason = g.joinedBy.Now(&now)
 	i.ReduceScatter, i.ReduceScatterReason = "direct", w.reason
 	if a := g.agreed; !a.Crosses() {
 		i.ReduceScatterReason = fmt.Sprintf("rank %d of the same host stands for this one", a.Node.Ranks[a.Node.Own%a.Columns])
@@ -77,7 +78,7 @@ func (g *Group) Info() Info {
 
 // Multicast reports whether multicast was to reach all ranks when they joined, which all of them know
 // alike. It does not change; Info says how Allgathers travel now.
-func (g *Group) Multicast() bool { return g.joinedBy.by != byUnicast }
+func (g *Group) Multicast() bool { return g.joinedBy.By != fabrics.Unicast }
 
 // sources are what the counters are read from, as internal/api says.
 type sources struct {

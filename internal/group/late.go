@@ -55,7 +55,7 @@ func (w *Waiting) whom() string {
 	if len(w.Ranks) == 0 {
 		return "the network"
 	}
-	return rankList(w.Ranks)
+	return team.RankList(w.Ranks)
 }
 
 // Waiting returns which operations do not move, as of a second ago at most, and for how long they have not.

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/torch-mcast/torch-mcast/internal/engine"
+	"github.com/torch-mcast/torch-mcast/internal/fabrics"
 	"github.com/torch-mcast/torch-mcast/internal/team"
 )
 
@@ -76,7 +77,7 @@ func TestSmallPage(t *testing.T) {
 	g := world(t, 2, nil)
 	l := g[0].Live()
 	each(t, 2, func(r int) error { return g[r].Close() })
-	l.Info.Size, l.Info.Peers, l.Info.Unheard, l.Info.Ring = ranks, make([]Peer, ranks), make([][2]int, ranks*ranks), team.Everyone(0, ranks).Ranks
+	l.Info.Size, l.Info.Peers, l.Info.Unheard, l.Info.Ring = ranks, make([]fabrics.Peer, ranks), make([][2]int, ranks*ranks), team.Everyone(0, ranks).Ranks
 	l.Awaited = nil
 	for r := range ranks {
 		l.Awaited = append(l.Awaited, Awaited{r, long, long, long, long, long, long, long, long})

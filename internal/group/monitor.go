@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/torch-mcast/torch-mcast/internal/fabrics"
 	"github.com/torch-mcast/torch-mcast/internal/transport/netdev"
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys"
 )
@@ -64,8 +65,8 @@ func (m *monitor) sample() sample {
 		chunks: f.ReceivedChunks, repairs: c.Repaired, repairsOf: f.Repairs, refused: f.Refused, offline: f.Unreachable,
 		tooLarge: f.TooLarge, forged: c.Mismatched + f.Forged, chunk: m.info.ChunkBytes,
 	}
-	s.by, s.reason = m.joinedBy.now(&c)
-	s.link, s.mtu = m.lobby.network.Look(m.info.Interface)
+	s.by, s.reason = m.joinedBy.Now(&c)
+	s.link, s.mtu = m.peers.Network.Look(m.info.Interface)
 	return s
 }
 
@@ -75,7 +76,7 @@ func (m *monitor) look(s sample) {
 		m.samples = m.samples[1:]
 	}
 	m.samples = append(m.samples, s)
-	if before := cmp.Or(m.by, m.joinedBy.by); s.by != before {
+	if before := cmp.Or(m.by, m.joinedBy.By); s.by != before {
 		m.travels(s.by, s.reason)
 	}
 	if len(m.samples) < 2 {
@@ -103,7 +104,7 @@ func (m *monitor) look(s sample) {
 	if s.link.Mbps != last.link.Mbps && s.link.Mbps > 0 && last.link.Mbps > 0 {
 		m.warn("link speed", fmt.Sprintf("%s of rank %d runs at %d Mbit/s now, before at %d: look at cable and switch port", iface, m.agreed.Rank, s.link.Mbps, last.link.Mbps))
 	}
-	if s.by == last.by && s.by != byUnicast { // where all is relayed, a few repairs are a large share
+	if s.by == last.by && s.by != fabrics.Unicast { // where all is relayed, a few repairs are a large share
 		m.lookAtLosses(iface)
 	}
 }
@@ -112,10 +113,10 @@ func (m *monitor) look(s sample) {
 func (m *monitor) travels(by, reason string) {
 	m.by = by
 	text := fmt.Sprintf("rank %d sends Allgathers and Broadcasts by %s now: %s", m.agreed.Rank, by, reason)
-	if by == byUnicast && m.warnings.add(noMulticast, text+"; "+multicastRemedy) {
+	if by == fabrics.Unicast && m.warnings.add(fabrics.NoMulticast, text+"; "+multicastRemedy) {
 		text += "; it is tried again now and then"
 	}
-	m.log.Warn(text, "cause", noMulticast)
+	m.log.Warn(text, "cause", fabrics.NoMulticast)
 }
 
 // lookAtLosses warns of losses that go on: in the first and in the second half of the window.
@@ -133,7 +134,7 @@ func (m *monitor) lookAtLosses(iface string) {
 		text += fmt.Sprintf(", most of them rank %d's", m.agreed.Column.Rank(root))
 	}
 	if lost > 0.9 {
-		m.warn(noMulticast, text+": its multicast does not arrive any more; "+multicastRemedy)
+		m.warn(fabrics.NoMulticast, text+": its multicast does not arrive any more; "+multicastRemedy)
 		return
 	}
 	m.warn("multicast lost", fmt.Sprintf("%s: datagrams are lost on the way. Look at the drops of %s (ethtool -S, ip -s link) and of the switch's ports, raise net.core.rmem_max, "+

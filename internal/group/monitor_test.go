@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/torch-mcast/torch-mcast/internal/fabrics"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/multicast"
 	"github.com/torch-mcast/torch-mcast/internal/team"
 	"github.com/torch-mcast/torch-mcast/internal/transport/netdev"
@@ -86,10 +87,10 @@ func TestMonitorWarnsOfLossesThatGoOn(t *testing.T) {
 func TestMonitorSaysHowAllgathersTravel(t *testing.T) {
 	var log bytes.Buffer
 	m := watcher()
-	m.log, m.joinedBy = slog.New(slog.NewTextHandler(&log, nil)), gathering{byMulticast, "it reaches every rank"}
+	m.log, m.joinedBy = slog.New(slog.NewTextHandler(&log, nil)), fabrics.Travel{By: fabrics.Multicast, Reason: "it reaches every rank"}
 	for _, now := range []multicast.Stats{{Unheard: 2, Relaying: 1}, {Unheard: 2, Relaying: 1}, {}, {Relaying: 1}} {
 		s := sample{repairsOf: make([]uint64, 4)}
-		s.by, s.reason = m.joinedBy.now(&now)
+		s.by, s.reason = m.joinedBy.Now(&now)
 		m.look(s)
 	}
 	require.Len(t, m.warnings.all(), 1)

@@ -295,7 +295,7 @@ func TestStrangers(t *testing.T) {
 		require.NoError(t, err)
 		eps[r], blobs[r] = e, e.Blob()
 		for _, text := range []string{"", "GET / HTTP/1.0\r\n\r\n", string(make([]byte, 4096))} {
-			c, err := net.Dial("tcp4", fmt.Sprintf("127.0.0.1:%d", e.lobby.port()))
+			c, err := net.Dial("tcp4", fmt.Sprintf("127.0.0.1:%d", e.peers.Port()))
 			require.NoError(t, err)
 			_, err = c.Write([]byte(text))
 			require.NoError(t, err)
@@ -420,7 +420,7 @@ func TestRankDiesWhileJoining(t *testing.T) {
 				_, err := eps[0].Join(context.Background(), blobs)
 				done <- err
 			}()
-			conns, err := eps[1].lobby.connect(context.Background(), a, wire.PurposeMesh, []int{0})
+			conns, err := eps[1].peers.Connect(context.Background(), a, wire.PurposeMesh, []int{0})
 			require.NoError(t, err)
 			require.NoError(t, conns[0].Close())
 			require.ErrorContains(t, <-done, "rank 1 is lost")

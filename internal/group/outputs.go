@@ -16,9 +16,6 @@ import (
 // a rank: each rank reserves a place for it, waits until that is free, and gathers into it (decision
 // 0047). All ranks of a host reserve the same sizes in the same order, and so have the same places.
 
-// page is what places are multiples of, in bytes.
-const page = 4096
-
 // outputs are the places, as one rank of a host has them.
 type outputs struct {
 	group   *Group
@@ -44,16 +41,6 @@ type head struct {
 	_        [team.Line - 16]byte
 }
 
-// outputBytes is how much memory so many members need for a ring.
-func outputBytes(members, ring int) int {
-	if ring < 2*page {
-		return 0
-	}
-	return headsBytes(members) + ring/page*page
-}
-
-func headsBytes(members int) int { return (members*team.Line + page - 1) / page * page }
-
 // newOutputs returns the outputs in a region; nil: it has no room for any.
 func newOutputs(g *Group, r hostnet.Region) *outputs {
 	m := g.last().members
@@ -62,7 +49,7 @@ func newOutputs(g *Group, r hostnet.Region) *outputs {
 		return nil
 	}
 	o := &outputs{
-		group: g, members: m, ring: mem[headsBytes(m.Size()):], free: free,
+		group: g, members: m, ring: mem[team.HeadsBytes(m.Size()):], free: free,
 		held: map[uint64]*Output{}, ready: map[int]*Output{}, early: map[uint64]bool{},
 	}
 	for i := range m.Ranks {
@@ -97,7 +84,7 @@ func (g *Group) Reserve(shard int) *Output {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	bytes := shard * g.agreed.Size
-	at, ok := o.placer.Take((bytes + page - 1) / page * page)
+	at, ok := o.placer.Take((bytes + team.Page - 1) / team.Page * team.Page)
 	if !ok || o.closed {
 		return nil
 	}

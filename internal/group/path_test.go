@@ -15,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/torch-mcast/torch-mcast/internal/bootstrap"
 	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/mesh"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
@@ -90,7 +91,7 @@ func joinHost(r hostRole, s config.Settings) (*Group, error) {
 		return nil, err
 	}
 	at := map[string]string{"4": "10.9.0.1:7999", "6": "[fd09::1]:7999"}[r.Family]
-	blobs, err := Rendezvous(context.Background(), at, r.Rank, r.Size, e.Blob())
+	blobs, err := bootstrap.Rendezvous(context.Background(), at, r.Rank, r.Size, e.Blob())
 	if err != nil {
 		return nil, err
 	}

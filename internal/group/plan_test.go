@@ -21,14 +21,6 @@ func TestRanksKnowTheirBuild(t *testing.T) {
 	require.Equal(t, version.Commit(), o.self().Commit)
 }
 
-// TestFabricsThatConnect: exactly the fabrics that are opened over a network connect.
-func TestFabricsThatConnect(t *testing.T) {
-	for _, name := range []string{"shm", "udp", "verbs"} {
-		require.Equal(t, fabrics[name] != nil, (&team.Plan{Fabric: name}).Connects(), name)
-	}
-	require.Len(t, fabrics, 2)
-}
-
 // TestObserver: pages and traces are of groups over the kernel's network.
 func TestObserver(t *testing.T) {
 	e, err := Open(Options{Size: 1, Settings: config.Default()})

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/torch-mcast/torch-mcast/internal/fabrics"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/reducescatter"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/route"
@@ -209,7 +210,7 @@ func (d *routeDriver) steer(o route.Order) (route.Event, error) {
 	case route.Resume:
 		var err error
 		e := d.column.reduce.Do(d.life, func() { err = d.column.reduce.Resume(team.Pick(&d.agreed.Column, o.Records), d.streams) })
-		return route.Resumed{Operations: d.column.reduce.Stats().Switched}, errors.Join(e, inRanks(&d.agreed.Column, err))
+		return route.Resumed{Operations: d.column.reduce.Stats().Switched}, errors.Join(e, fabrics.InRanks(&d.agreed.Column, err))
 	}
 	panic(fmt.Sprintf("group: %T is no order to the engine", o))
 }
@@ -264,10 +265,10 @@ const overdue = 10 * time.Second
 // openStreams waits for every rank, however late it comes to its first reduction.
 func (d *routeDriver) openStreams() (err error) {
 	late := time.AfterFunc(overdue, func() {
-		if ranks := d.lobby.absent(d.agreed, wire.PurposeStream); len(ranks) > 0 {
+		if ranks := d.peers.Absent(d.agreed, wire.PurposeStream); len(ranks) > 0 {
 			d.log.Warn("waiting for ranks that have not begun a Reduce-Scatter, Reduce or large Allreduce", "ranks", ranks)
 		}
-		for rank, err := range d.lobby.unreached() {
+		for rank, err := range d.peers.Unreached() {
 			d.log.Warn("a rank cannot be reached yet", "peer", rank, "error", err)
 		}
 	})

@@ -23,6 +23,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/torch-mcast/torch-mcast/internal/bootstrap"
 	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
 	"github.com/torch-mcast/torch-mcast/internal/switchd"
@@ -90,7 +91,7 @@ func playRank(text string) int {
 		return 1
 	}
 	ctx := context.Background()
-	blobs, err := Rendezvous(ctx, r.Address, r.Rank, r.Size, e.Blob())
+	blobs, err := bootstrap.Rendezvous(ctx, r.Address, r.Rank, r.Size, e.Blob())
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
@@ -227,7 +228,7 @@ func cutConnections() {
 		fd, _ := strconv.Atoi(filepath.Base(p))
 		if sa, err := syscall.Getpeername(fd); err == nil {
 			switch sa.(type) {
-			case *syscall.SockaddrInet4, *syscall.SockaddrInet6: // the lobby takes both
+			case *syscall.SockaddrInet4, *syscall.SockaddrInet6: // the peers takes both
 				peers = append(peers, uintptr(fd))
 			}
 		}

@@ -5,12 +5,6 @@ import (
 	"sync"
 )
 
-// warning is something that makes a group slow, and what can be done.
-type warning struct{ cause, text string }
-
-// noMulticast is the cause found at join or later.
-const noMulticast = "no multicast"
-
 // multicastRemedy is what can be done where it was found later.
 const multicastRemedy = "a switch that snoops IGMP needs a querier, and firewalls must let UDP to the group pass"
 

@@ -46,3 +46,17 @@ func (p *Placer) Take(bytes int) (Place, bool) {
 	p.next += bytes
 	return at, true
 }
+
+// Page is what places are multiples of, in bytes.
+const Page = 4096
+
+// OutputBytes is how much memory so many members need for a ring of places.
+func OutputBytes(members, ring int) int {
+	if ring < 2*Page {
+		return 0
+	}
+	return HeadsBytes(members) + ring/Page*Page
+}
+
+// HeadsBytes is how much of it comes before the ring: a line for each member.
+func HeadsBytes(members int) int { return (members*Line + Page - 1) / Page * Page }

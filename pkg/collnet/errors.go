@@ -8,6 +8,7 @@ import (
 
 	"github.com/torch-mcast/torch-mcast/internal/engine"
 	"github.com/torch-mcast/torch-mcast/internal/group"
+	"github.com/torch-mcast/torch-mcast/internal/owntime"
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
 )
 
@@ -139,7 +140,7 @@ func public(err error) error {
 		return &PathError{From: from, To: to, Text: text}
 	}
 	cause := err
-	if timeout, ok := errors.AsType[*group.TimeoutError](err); ok {
+	if timeout, ok := errors.AsType[*owntime.TimeoutError](err); ok {
 		cause = &TimeoutError{Setting: timeout.Setting, After: timeout.After, Text: text}
 	}
 	if rank, ok := group.RankOf(err); ok {

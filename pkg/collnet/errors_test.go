@@ -12,6 +12,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/engine"
 	"github.com/torch-mcast/torch-mcast/internal/group"
 	"github.com/torch-mcast/torch-mcast/internal/mesh"
+	"github.com/torch-mcast/torch-mcast/internal/owntime"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
@@ -42,7 +43,7 @@ func TestEveryFaultHasAType(t *testing.T) {
 	lacking := fmt.Errorf("x: %w", fabric.ErrUnavailable)
 	require.Equal(t, &UnavailableError{Text: lacking.Error()}, public(lacking))
 	require.Equal(t, context.Canceled, public(context.Canceled))
-	late := public(&group.TimeoutError{Setting: "MCAST_X", After: time.Second})
+	late := public(&owntime.TimeoutError{Setting: "MCAST_X", After: time.Second})
 	require.Equal(t, &TimeoutError{Setting: "MCAST_X", After: time.Second, Text: "MCAST_X of 1s is over"}, late)
 	require.ErrorIs(t, late, context.DeadlineExceeded)
 	require.Equal(t, "failed Reason(0) Reason(9)", fmt.Sprint(RankFailed, " ", Reason(0), " ", Reason(9)))

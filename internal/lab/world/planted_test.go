@@ -43,47 +43,47 @@ var unjudged = edit{
 
 var bugs = []bug{
 	{
-		name: "B1: a live rank that is late at its first reduction is declared dead", file: "group/openudp.go",
-		old: `	conns, err := l.connect(ctx, a, wire.PurposeStream, a.Others())
+		name: "B1: a live rank that is late at its first reduction is declared dead", file: "fabrics/openudp.go",
+		old: `	conns, err := p.Listener.Connect(ctx, p.Plan, wire.PurposeStream, p.Plan.Others())
 `,
-		new: `	ctx, cancel := context.WithTimeout(ctx, a.Settings.Timeout)
+		new: `	ctx, cancel := context.WithTimeout(ctx, p.Plan.Settings.Timeout)
 	defer cancel()
-	conns, err := l.connect(ctx, a, wire.PurposeStream, a.Others())
+	conns, err := p.Listener.Connect(ctx, p.Plan, wire.PurposeStream, p.Plan.Others())
 `,
 	},
 	{
-		name: "B2: one EMFILE ends a lobby", file: "transport/acceptor/acceptor.go",
+		name: "B2: one EMFILE ends a listener", file: "transport/acceptor/acceptor.go",
 		old: `		if errors.Is(err, net.ErrClosed) {
 `,
 		new: `		if err != nil || errors.Is(err, net.ErrClosed) {
 `,
 	},
 	{
-		name: "B5: nobody probes whether large packets pass", file: "group/probe.go",
+		name: "B5: nobody probes whether large packets pass", file: "fabrics/probe.go",
 		old: `	c := conclude(all, b.full)
 `,
 		new: `	c := probed{full: b.full, packet: b.full}
 `,
 	},
 	{
-		name: "B5: nobody notices that a control connection carries nothing", file: "group/openudp.go",
+		name: "B5: nobody notices that a control connection carries nothing", file: "fabrics/openudp.go",
 		old: `Offload: offload, Stall: stallFor(a.Settings.Timeout),`,
 		new: `Offload: offload,`,
 	},
 	{
-		name: "B5: nobody notices that a stream carries nothing", file: "group/openudp.go",
-		old: `Size: a.Column.Size(), Stall: stallFor(a.Settings.Timeout), DSCP: a.Settings.Mark()}
+		name: "B5: nobody notices that a stream carries nothing", file: "fabrics/openudp.go",
+		old: `Size: p.Plan.Column.Size(), Stall: stallFor(p.Plan.Settings.Timeout), DSCP: p.Plan.Settings.Mark()}
 `,
-		new: `Size: a.Column.Size()}
+		new: `Size: p.Plan.Column.Size()}
 `,
 	},
 	{
-		name: "like B6: what fails once is given up", file: "group/connect.go",
+		name: "like B6: what fails once is given up", file: "bootstrap/connect.go",
 		old: `final := errors.Is(err, unix.ECONNREFUSED) ||`,
-		new: `final := !lacking(err) ||`,
+		new: `final := !hostnet.Lacking(err) ||`,
 	},
 	{
-		name: "like B2: a fabric that one EMFILE keeps from being opened is given up", file: "group/lacking.go",
+		name: "like B2: a fabric that one EMFILE keeps from being opened is given up", file: "hostnet/lacking.go",
 		old: `if err == nil || !errors.Is(err, unix.EMFILE) && !errors.Is(err, unix.ENFILE) {`,
 		new: `if true {`,
 	},
@@ -102,7 +102,7 @@ var bugs = []bug{
 `,
 	},
 	{
-		name: "a peer that hangs up is dialled for ever", file: "group/connect.go",
+		name: "a peer that hangs up is dialled for ever", file: "bootstrap/connect.go",
 		old: `			if errors.Is(err, errHungUp) && !hungUp {`,
 		new: `			if errors.Is(err, errHungUp) {`,
 	},

@@ -1,5 +1,5 @@
 // Package world is a network in virtual time for ranks that run as they ship: it implements hostnet.Network, so
-// everything above the sockets is the code of the product: rendezvous, lobby, mesh, probes, both lanes, the route of
+// everything above the sockets is the code of the product: rendezvous, listener, mesh, probes, both lanes, the route of
 // reductions. Its clock is the clock of a bubble of testing/synctest, which advances when all goroutines wait, so an
 // hour of waiting costs nothing and a hang is seen at once.
 //

@@ -11,7 +11,7 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/torch-mcast/torch-mcast/internal/group"
+	"github.com/torch-mcast/torch-mcast/internal/bootstrap"
 	"github.com/torch-mcast/torch-mcast/ncclnet/p2p"
 )
 
@@ -60,7 +60,7 @@ func (r *rank) joinRing(ctx context.Context) (*ring, error) {
 	l.Handle(handle)
 	ctx, cancel := context.WithTimeout(ctx, r.settings.JoinTimeout)
 	defer cancel()
-	handles, err := group.Rendezvous(ctx, r.address, r.rank, r.size, handle)
+	handles, err := bootstrap.Rendezvous(ctx, r.address, r.rank, r.size, handle)
 	if err != nil {
 		return nil, err
 	}
