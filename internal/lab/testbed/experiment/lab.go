@@ -122,17 +122,14 @@ func (l *lab) row(v any) {
 	l.kept.add(v)
 }
 
+// named is a plot; the suffix, such as -broadcast, tells several of an experiment apart.
+type named struct {
+	suffix string
+	*chart.Chart
+}
+
 // chart adds a plot; the suffix, empty or such as -broadcast, tells several of an experiment apart.
 func (l *lab) chart(suffix string, c *chart.Chart) { l.charts = append(l.charts, named{suffix, c}) }
-
-// goal puts what was to be shown beside what came out. An experiment that was ended shows nothing of
-// the kind.
-func (l *lab) goal(what, want, got string, met bool) {
-	if l.stopped() {
-		return
-	}
-	l.goals = append(l.goals, Goal{l.name, what, want, got, met})
-}
 
 // remark adds a sentence below the tables.
 func (l *lab) remark(format string, args ...any) {
