@@ -3,42 +3,8 @@ package world
 import (
 	"fmt"
 	"math/rand/v2"
-	"testing"
 	"time"
-
-	"github.com/torch-mcast/torch-mcast/internal/lab/sim/search"
 )
-
-// Groups are the scenarios of this package, for package search, run in bubbles of a test.
-func Groups(t *testing.T) *search.Kind[Scenario] { return kind(t, "groups in virtual time", Random) }
-
-// Switches are groups that have aggregation nodes.
-func Switches(t *testing.T) *search.Kind[Scenario] {
-	return kind(t, "groups with a switch in virtual time", Switched)
-}
-
-func kind(t *testing.T, title string, random func(uint64) Scenario) *search.Kind[Scenario] {
-	return &search.Kind[Scenario]{
-		Title: title, Random: random, Fit: (*Scenario).Fit,
-		Run: func(s *Scenario) search.Outcome {
-			r := Play(t, s)
-			return search.Outcome{Err: r.Err, Ops: r.Calls / s.Net.Ranks, Ranks: r.Calls, Events: r.Lost, Text: func() string {
-				return fmt.Sprintf("%v\n%v of virtual time, %d calls, %d packets lost\n%s", s, r.Virtual, r.Calls, r.Lost, r.Log)
-			}}
-		},
-	}
-}
-
-// draw is a source of choices.
-type draw struct{ *rand.Rand }
-
-func (d draw) chance(p float64) bool { return d.Float64() < p }
-
-func (d draw) between(from, to time.Duration) time.Duration {
-	return from + time.Duration(d.Int64N(int64(to-from)+1))
-}
-
-func of[T any](d draw, all ...T) T { return all[d.IntN(len(all))] }
 
 func (d draw) network(seed uint64, ranks int) Config {
 	return Config{
@@ -92,6 +58,15 @@ func Random(seed uint64) Scenario {
 func (s *Scenario) add(f Fault) {
 	if s.ends(&f) != maybe {
 		s.Faults = append(s.Faults, f)
+	}
+}
+
+// pull lets, in half of the seeds, ranks read the chunks they miss, has some ranks register their buffers, and some
+// datagrams come late or twice.
+func (s *Scenario) pull(seed uint64) {
+	d := draw{rand.New(rand.NewPCG(seed, 0x70756c6c))}
+	if d.chance(0.5) {
+		s.Net.Reads, s.Registered, s.Net.Stray = 1+d.IntN(8), 1+d.IntN(s.Net.Ranks), of(d, 0, 0.01, 0.1)
 	}
 }
 

@@ -2,7 +2,6 @@ package world
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"time"
 	"unsafe"
@@ -211,13 +210,4 @@ func (w *World) trespassed() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.trespass
-}
-
-// pull lets, in half of the seeds, ranks read the chunks they miss, has some ranks register their buffers, and some
-// datagrams come late or twice.
-func (s *Scenario) pull(seed uint64) {
-	d := draw{rand.New(rand.NewPCG(seed, 0x70756c6c))}
-	if d.chance(0.5) {
-		s.Net.Reads, s.Registered, s.Net.Stray = 1+d.IntN(8), 1+d.IntN(s.Net.Ranks), of(d, 0, 0.01, 0.1)
-	}
 }
