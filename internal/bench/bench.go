@@ -13,8 +13,8 @@ import (
 
 	"github.com/torch-mcast/torch-mcast/internal/cli"
 	"github.com/torch-mcast/torch-mcast/internal/config"
-	"github.com/torch-mcast/torch-mcast/internal/group"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
+	"github.com/torch-mcast/torch-mcast/internal/team"
 )
 
 // bench is a Command that has been checked.
@@ -116,7 +116,7 @@ func (b *bench) reductions() string {
 
 // tiny says whether every Allreduce is so small that none goes through a switch.
 func (b *bench) tiny() bool {
-	return b.collective == "allreduce" && group.Tiny(slices.Max(b.sizes), b.ranks)
+	return b.collective == "allreduce" && team.Tiny(slices.Max(b.sizes), b.ranks)
 }
 
 // rounds returns how many iterations of n bytes a rank are timed and how many

@@ -314,6 +314,15 @@ func SameMemory(a, b []byte) bool {
 	return len(a) == 0 || unsafe.SliceData(a) == unsafe.SliceData(b)
 }
 
+// Overlaps reports whether two buffers share a byte.
+func Overlaps(a, b []byte) bool {
+	if len(a) == 0 || len(b) == 0 {
+		return false
+	}
+	p, q := uintptr(unsafe.Pointer(unsafe.SliceData(a))), uintptr(unsafe.Pointer(unsafe.SliceData(b)))
+	return p < q+uintptr(len(b)) && q < p+uintptr(len(a))
+}
+
 // multicast sends what the protocol has ready.
 func (g *Gather) multicast() bool {
 	busy := false

@@ -9,11 +9,11 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"pgregory.net/rapid"
 
 	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/engine"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
+	"github.com/torch-mcast/torch-mcast/internal/team"
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 	"github.com/torch-mcast/torch-mcast/pkg/overlap"
 )
@@ -38,14 +38,17 @@ func newSums(ranks, count int, typ reduce.Type, op reduce.Op, seed int) *sums {
 		fill(in, seed*31+r)
 		s.inputs = append(s.inputs, in)
 	}
-	if Tiny(len(s.want), ranks) {
+	if team.Tiny(len(s.want), ranks) {
 		reduce.Fold(s.want, s.inputs, typ, op, 0.5)
 		return s
 	}
+	segments, rest := (&team.Plan{Size: ranks}).CutAllreduce(len(s.want), typ.Size())
 	at := 0
-	for _, segment := range newAllreduce(s.want, s.want, typ.Size(), ranks, maxSegments).segments {
+	for _, segment := range append(segments, rest) {
+		row := typ.Size() * ranks
+		shard := (segment.Len() + row - 1) / row * typ.Size()
 		for owner := range ranks {
-			end := min(at+len(segment.send)/ranks, len(s.want)) // the rest of the last one may be padding
+			end := min(at+shard, segment.To) // the rest is padded
 			srcs := make([][]byte, ranks)
 			for r := range srcs {
 				srcs[r] = s.inputs[r][at:end]
@@ -102,7 +105,7 @@ func TestAllreduce(t *testing.T) {
 // TestAllreduceInSegments is about lengths around those where another segment begins.
 func TestAllreduceInSegments(t *testing.T) {
 	onBoth(t, 3, func(t *testing.T, g []*Group) {
-		for i, count := range []int{3 * segmentBytes / 4, 3*segmentBytes/4 + 1, 3*segmentBytes/2 + 2, 9*segmentBytes/4 + 5} {
+		for i, count := range []int{3 * team.AllreduceBytes / 4, 3*team.AllreduceBytes/4 + 1, 3*team.AllreduceBytes/2 + 2, 9*team.AllreduceBytes/4 + 5} {
 			s := newSums(3, count, reduce.F32, reduce.Sum, i)
 			for _, inPlace := range []bool{false, true} {
 				each(t, 3, func(r int) error {
@@ -115,38 +118,6 @@ func TestAllreduceInSegments(t *testing.T) {
 				})
 			}
 		}
-	})
-}
-
-// TestSegments: they cover a buffer, each with a shard of equal length for every rank.
-func TestSegments(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		size := rapid.SampledFrom([]int{1, 2, 4, 8}).Draw(t, "size")
-		ranks := rapid.IntRange(1, 9).Draw(t, "ranks")
-		count := rapid.OneOf(rapid.IntRange(0, 100), rapid.IntRange(0, 1<<23)).Draw(t, "count")
-		send := make([]byte, count*size)
-		recv := make([]byte, count*size)
-		a := newAllreduce(send, recv, size, ranks, maxSegments)
-		require.NotEmpty(t, a.segments)
-		if count == 0 {
-			require.Len(t, a.segments, 1)
-			return
-		}
-		require.LessOrEqual(t, len(a.segments), maxSegments+1)
-		at := 0
-		for i, s := range a.segments {
-			require.Len(t, s.recv, len(s.send))
-			require.Zero(t, len(s.send)%(size*ranks))
-			if i == len(a.segments)-1 && a.scratch != nil {
-				require.Same(t, &a.scratch[:1][0], &s.send[:1][0])
-				break
-			}
-			require.Same(t, &send[at], &s.send[0])
-			require.Same(t, &recv[at], &s.recv[0])
-			at += len(s.send)
-		}
-		require.Len(t, recv, at+len(a.tail))
-		require.LessOrEqual(t, len(a.tail), len(a.scratch))
 	})
 }
 
@@ -190,15 +161,15 @@ func TestAllreduceBesideOthers(t *testing.T) {
 			}
 			return nil
 		})
-		assert.Zero(t, g[0].column.gather.InFlight())
-		assert.Zero(t, g[0].column.reduce.InFlight())
+		assert.Zero(t, g[0].column.Gather.InFlight())
+		assert.Zero(t, g[0].column.Reduce.InFlight())
 	})
 }
 
 // TestAllreduceIsPostedWholly: an Allreduce that does not fit is refused before any step is posted.
 func TestAllreduceIsPostedWholly(t *testing.T) {
 	g := world(t, 2, func(s *config.Settings) { s.Fabric = "shm" })
-	large := make([]byte, 2*segmentBytes*6) // six segments and the call; 1024 is no multiple of seven
+	large := make([]byte, 2*team.AllreduceBytes*6) // six segments and the call; 1024 is no multiple of seven
 	var works []*Work
 	for {
 		require.Less(t, len(works), 1000)
@@ -209,8 +180,8 @@ func TestAllreduceIsPostedWholly(t *testing.T) {
 		}
 		works = append(works, w)
 	}
-	require.Equal(t, engine.MaxQueued/7*7, g[0].column.gather.InFlight())
-	require.Equal(t, engine.MaxQueued/7*6, g[0].column.reduce.InFlight())
+	require.Equal(t, engine.MaxQueued/7*7, g[0].column.Gather.InFlight())
+	require.Equal(t, engine.MaxQueued/7*6, g[0].column.Reduce.InFlight())
 	require.NoError(t, g[0].Close()) // its end is theirs
 	for _, w := range works {
 		var f *Fault
@@ -222,8 +193,8 @@ func TestAllreduceIsPostedWholly(t *testing.T) {
 func TestAllreduceRefusedHalfway(t *testing.T) {
 	g := world(t, 2, func(s *config.Settings) { s.Fabric = "shm" })
 	boom := errors.New("the reduce lane has failed")
-	g[0].column.reduce.Fail(boom)
-	buf := make([]byte, 4*segmentBytes)
+	g[0].column.Reduce.Fail(boom)
+	buf := make([]byte, 4*team.AllreduceBytes)
 	systest.Eventually(t, func() bool { // its agent has seen that
 		w, err := g[0].StartReduceScatter(buf[:8], make([]byte, 4), reduce.I32, reduce.Sum, 0)
 		if err != nil {
@@ -236,11 +207,11 @@ func TestAllreduceRefusedHalfway(t *testing.T) {
 	w, err := g[0].StartAllreduce(buf, buf, reduce.I32, reduce.Sum, 0)
 	require.NoError(t, err)
 	require.False(t, isDone(w), "rank 1 has called nothing yet")
-	require.Equal(t, 1, g[0].column.gather.InFlight())
+	require.Equal(t, 1, g[0].column.Gather.InFlight())
 	_, err = g[1].StartAllreduce(bytes.Clone(buf), make([]byte, len(buf)), reduce.I32, reduce.Sum, 0)
 	require.NoError(t, err)
 	require.ErrorIs(t, w.Wait(context.Background()), boom)
-	require.Zero(t, g[0].column.gather.InFlight())
+	require.Zero(t, g[0].column.Gather.InFlight())
 }
 
 func isDone(w *Work) bool {
@@ -255,19 +226,19 @@ func isDone(w *Work) bool {
 // TestAllreduceFailureLeavesBuffers: once the work has failed neither lane touches them.
 func TestAllreduceFailureLeavesBuffers(t *testing.T) {
 	g := world(t, 2, func(s *config.Settings) { s.Fabric = "shm" })
-	buf := make([]byte, 4*segmentBytes)
+	buf := make([]byte, 4*team.AllreduceBytes)
 	w, err := g[0].StartAllreduce(buf, buf, reduce.I32, reduce.Sum, 0)
 	require.NoError(t, err)
 	boom := errors.New("the gather lane has failed")
-	g[0].column.gather.Fail(boom)
+	g[0].column.Gather.Fail(boom)
 	systest.Eventually(t, func() bool {
-		g[0].column.lanes[overlap.Gather].Nudge()
-		return g[0].column.gather.InFlight() == 0
+		g[0].column.Lanes[overlap.Gather].Nudge()
+		return g[0].column.Gather.InFlight() == 0
 	})
 	require.False(t, isDone(w), "the reduce lane still reads send")
 	g[0].mesh.Report(&Fault{Kind: Dead, Rank: 0, Text: boom.Error()}) // which ends the other lane
 	require.ErrorIs(t, w.Wait(context.Background()), boom)
-	require.Zero(t, g[0].column.reduce.InFlight())
+	require.Zero(t, g[0].column.Reduce.InFlight())
 }
 
 // TestRanksDisagreeAboutAnAllreduce: every rank gets the error.
@@ -324,7 +295,7 @@ func TestAllreduceFailsAsAWhole(t *testing.T) {
 			g := world(t, 3, func(s *config.Settings) { s.Fabric = fabric })
 			buf := make([][]byte, 3)
 			each(t, 3, func(r int) error {
-				buf[r] = make([]byte, 3*segmentBytes*3)
+				buf[r] = make([]byte, 3*team.AllreduceBytes*3)
 				typ := []reduce.Type{reduce.F32, reduce.I32}[r/2]
 				w, err := g[r].StartAllreduce(buf[r], buf[r], typ, reduce.Sum, 0)
 				if err == nil {

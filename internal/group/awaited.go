@@ -1,6 +1,10 @@
 package group
 
-import "time"
+import (
+	"time"
+
+	"github.com/torch-mcast/torch-mcast/internal/hierarchy"
+)
 
 // Awaited is what this rank has waited for from another one, in operations that are done: how long, and chunks that it
 // asked for. Of the own rank Chunks is what sending took.
@@ -27,8 +31,8 @@ func (a *Awaited) Sum() time.Duration {
 // Awaited returns which ranks were waited for, and for what, since Join.
 func (g *Group) Awaited() []Awaited {
 	all := make([]Awaited, g.agreed.Size)
-	for _, l := range g.levels {
-		l.awaited(all)
+	for _, l := range g.ops.Levels() {
+		addAwaited(all, l)
 	}
 	some := all[:0]
 	for r := range all {
@@ -39,11 +43,11 @@ func (g *Group) Awaited() []Awaited {
 	return some
 }
 
-// awaited adds what the lanes have waited for, by rank of the group.
-func (l *level) awaited(all []Awaited) {
-	_, f := l.gather.Stats()
-	for place, rank := range l.members.Ranks {
-		a, c, r := &all[rank], l.gather.Awaited(place), l.reduce.Awaited(place)
+// addAwaited adds what the lanes of a level have waited for, by rank of the group.
+func addAwaited(all []Awaited, l *hierarchy.Level) {
+	_, f := l.Gather.Stats()
+	for place, rank := range l.Members.Ranks {
+		a, c, r := &all[rank], l.Gather.Awaited(place), l.Reduce.Awaited(place)
 		a.Barrier += time.Duration(c.Barrier)
 		a.Chunks += time.Duration(c.Chunks)
 		a.Credit += time.Duration(c.Credit)

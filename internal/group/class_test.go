@@ -85,16 +85,6 @@ func givesWay(t *testing.T, fab string) bool {
 	return true
 }
 
-// TestPostsDoNotWaitForEachOther: while one is posted on a lane, others are, on either.
-func TestPostsDoNotWaitForEachOther(t *testing.T) {
-	g := world(t, 1, nil)[0]
-	g.posting.RLock() // as a post that takes its time
-	defer g.posting.RUnlock()
-	b := make([]byte, 8)
-	require.NoError(t, g.Allgather(b, make([]byte, 8)))
-	require.NoError(t, g.ReduceScatter(b, make([]byte, 8), reduce.I32, reduce.Sum, 0))
-}
-
 // TestClassesInOppositeOrder: rank 0 waits for the foreground first and rank 1 for the background.
 // Each waits for what the other has not posted, so the foreground of rank 0, which cannot move,
 // must not hold the background back.

@@ -50,7 +50,7 @@ func (g *Group) checkDeparted(lane overlap.Class) {
 	if d == nil {
 		return
 	}
-	if g.composer.posts()[lane] > d.posted {
+	if g.ops.Posts()[lane] > d.posted {
 		g.mesh.Report(&Fault{Kind: Left, Rank: d.rank, Text: fmt.Sprintf(
 			"while %s was in flight on rank %d", onLane[lane], g.agreed.Rank)})
 	}
@@ -110,26 +110,20 @@ func (g *Group) CloseUntil(ctx context.Context) error {
 // leave waits until all ranks leave, or, with its error, until the ctx of a CloseUntil ends.
 func (g *Group) leave() error {
 	if err := g.settle(); err != nil {
-		g.fail(g.closed())
+		g.ops.Fail(g.closed())
 		g.mesh.Report(&Fault{Kind: Left, Rank: g.agreed.Rank, Text: "with operations of its own in flight"})
 		return err
 	}
-	g.posting.Lock()
-	g.leaving = true
-	idle := true
-	for _, l := range g.levels {
-		idle = idle && l.inFlight(overlap.Gather) == 0 && l.inFlight(overlap.Reduce) == 0
-	}
-	g.posting.Unlock()
+	idle := g.ops.Shut(g.closed())
 	switch {
 	case g.mesh.Err() != nil:
 		return nil // operations report it
 	case !idle:
-		g.fail(g.closed())
+		g.ops.Fail(g.closed())
 		g.mesh.Report(&Fault{Kind: Left, Rank: g.agreed.Rank, Text: "with operations of its own in flight"})
 		return nil
 	}
-	g.mesh.Leave(g.composer.posts())
+	g.mesh.Leave(g.ops.Posts())
 	long := time.NewTimer(g.agreed.Settings.Timeout)
 	defer long.Stop()
 	for {
@@ -139,7 +133,7 @@ func (g *Group) leave() error {
 		case <-g.life.Done():
 			return nil
 		case err := <-g.impatient:
-			g.fail(g.closed())
+			g.ops.Fail(g.closed())
 			g.mesh.Report(&Fault{Kind: Left, Rank: g.agreed.Rank, Text: "before all ranks did"})
 			return err
 		case <-long.C:
@@ -162,21 +156,21 @@ func (g *Group) release() error {
 	}
 	g.mesh.Close()
 	if f := g.mesh.Err(); f != nil {
-		g.fail(f) // the cause, in case the mesh has not called failed yet
+		g.ops.Fail(f) // the cause, in case the mesh has not called failed yet
 	}
-	g.fail(g.closed())
+	g.ops.Fail(g.closed())
 	g.end(g.closed())
 	g.watchers.Wait()
-	for _, l := range g.levels {
-		l.stop()
+	for _, l := range g.ops.Levels() {
+		l.Stop()
 	}
 	g.peers.Close()
 	err := g.unstage()
-	for _, l := range slices.Backward(g.levels) {
-		err = errors.Join(err, l.close())
+	for _, l := range slices.Backward(g.ops.Levels()) {
+		err = errors.Join(err, l.Close())
 	}
 	if g.region != nil { // its fabrics are closed: nobody uses it
 		err = errors.Join(err, g.region.Close())
 	}
-	return errors.Join(err, g.free(), g.outputs.close())
+	return errors.Join(err, g.free(), g.ops.Close())
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/bootstrap"
 	"github.com/torch-mcast/torch-mcast/internal/engine"
 	"github.com/torch-mcast/torch-mcast/internal/fabrics"
+	"github.com/torch-mcast/torch-mcast/internal/hierarchy"
 	"github.com/torch-mcast/torch-mcast/internal/hostnet"
 	"github.com/torch-mcast/torch-mcast/internal/mesh"
 	"github.com/torch-mcast/torch-mcast/internal/staging"
@@ -36,17 +37,12 @@ const (
 
 // Group is a communicator that this rank has joined.
 type Group struct {
-	agreed *team.Plan
-	info   Info
-	meter  *overlap.Meter
-	clock  engine.Clock // of all lanes
-	// levels are one or two: the column, which the network joins, and behind it the node, if there is one.
-	levels   []*level
-	column   *level
-	composer composer
-	region   hostnet.Region // of memory that the ranks of this host share; nil: there is none
-	// outputs are memory for results that ranks of this host share; nil: there is none.
-	outputs  *outputs
+	agreed   *team.Plan
+	info     Info
+	clock    engine.Clock          // of all lanes
+	ops      *hierarchy.Operations // nil until the fabric is open
+	column   *hierarchy.Level      // of the ranks that the network joins
+	region   hostnet.Region        // of memory that the ranks of this host share; nil: there is none
 	mesh     *mesh.Mesh
 	peers    *bootstrap.Listener
 	observer observer
@@ -68,8 +64,6 @@ type Group struct {
 	mu      sync.Mutex
 	started bool // there are engines
 
-	posting sync.RWMutex // held for reading to post to one lane, else to keep the operations of a call together
-
 	counters counters
 	warnings warnings
 	telling  sync.Mutex                // what this rank says of itself, to those who ask over the mesh
@@ -78,10 +72,7 @@ type Group struct {
 	lately   Lately                    // which ranks were waited for most in recent time; the monitor updates it
 	watchers sync.WaitGroup            // goroutines that end with life
 	route    atomic.Pointer[routeInfo] // how Reduce-Scatters travel
-	waited   [2]overlap.Ledger         // of the gather and the reduce lane: waiting times by phase
-	books    books                     // times of all operations, by kind and size; they share the ledgers of waited
 
-	leaving   bool                                   // this rank posts nothing more; guarded by posting
 	departed  [len(onLane)]atomic.Pointer[departure] // who leaves, having posted least
 	once      sync.Once
 	gone      chan struct{} // closed when Close is done
@@ -100,68 +91,19 @@ func (g *Group) Size() int { return g.agreed.Size }
 func (g *Group) Nodes() [][]int { return g.agreed.Nodes }
 
 // Work is an operation in flight.
-type Work struct {
-	*engine.Work
-	lane   *overlap.Lane
-	before []*Work // earlier steps on another lane, which a wait drives first
-}
+type Work = hierarchy.Work
 
-// Wait waits until the operation is done and returns its outcome, or until
-// ctx ends and returns its error; the operation then goes on.
-func (w *Work) Wait(ctx context.Context) error {
-	if ctx == nil || ctx.Done() == nil {
-		return w.WaitUntil(time.Time{})
-	}
-	defer context.AfterFunc(ctx, w.nudge)()
-	if !w.drive(ctx.Done(), time.Time{}) {
-		return ctx.Err()
-	}
-	return w.Err()
-}
+// Output is a place for the result of one Allgather, in memory that the ranks of a host share.
+type Output = hierarchy.Output
 
-// WaitUntil is Wait with a deadline; the zero time is none.
-func (w *Work) WaitUntil(deadline time.Time) error {
-	if !w.drive(nil, deadline) {
-		return context.DeadlineExceeded
-	}
-	return w.Err()
-}
-
-// drive reports whether the operation was done before quit was closed and the deadline had passed.
-func (w *Work) drive(quit <-chan struct{}, deadline time.Time) bool {
-	for _, step := range w.before {
-		if !step.drive(quit, deadline) {
-			return false
-		}
-	}
-	return w.lane.Drive(w.Done(), quit, deadline)
-}
-
-// nudge has drive look at once whether it shall go on.
-func (w *Work) nudge() {
-	for _, step := range w.before {
-		step.nudge()
-	}
-	w.lane.Nudge()
-}
+// Times says how long operations of a kind and size took.
+type Times = hierarchy.Times
 
 // Help does a little of what the group has to do, if nobody else is at it: see overlap.Lane.
 func (g *Group) Help() {
-	for _, l := range g.levels {
-		l.help()
+	for _, l := range g.ops.Levels() {
+		l.Help()
 	}
-}
-
-// posted leaves the operation to the agents.
-func (w *Work) posted() {
-	notified := w.lane
-	for _, step := range w.before {
-		if step.lane != notified {
-			step.lane.Posted()
-			notified = step.lane
-		}
-	}
-	w.lane.Posted()
 }
 
 // Allgather gives every rank the shards of all ranks in rank order. send is
@@ -183,20 +125,11 @@ func (g *Group) startAllgather(send, recv []byte) (*Work, error) {
 			len(recv), g.agreed.Size, len(send), len(send)*g.agreed.Size)
 	}
 	own := recv[g.agreed.Rank*len(send):][:len(send)]
-	if overlaps(send, recv) && !engine.SameMemory(send, own) {
+	if engine.Overlaps(send, recv) && !engine.SameMemory(send, own) {
 		return nil, argument("allgather: send overlaps recv without being its own slot, recv[%d:%d]",
 			g.agreed.Rank*len(send), (g.agreed.Rank+1)*len(send))
 	}
-	p, err := g.outputs.take(recv)
-	if err != nil {
-		return nil, err
-	}
-	g.composer.lock()
-	defer g.composer.unlock()
-	if p != nil {
-		return g.gatherOutput(send, own, recv, p)
-	}
-	return g.composer.allgather(send, own, recv, piece{})
+	return g.ops.Allgather(send, own, recv)
 }
 
 // Broadcast copies root's buf to every rank's.
@@ -213,9 +146,7 @@ func (g *Group) startBroadcast(buf []byte, root int) (*Work, error) {
 	if root < 0 || root >= g.agreed.Size {
 		return nil, argument("broadcast: root %d is not a rank; ranks are 0 to %d", root, g.agreed.Size-1)
 	}
-	g.composer.lock()
-	defer g.composer.unlock()
-	return g.composer.broadcast(buf, root)
+	return g.ops.Broadcast(buf, root)
 }
 
 // Barrier returns when all ranks have called it.
@@ -224,11 +155,7 @@ func (g *Group) Barrier() error { return g.wait(g.startBarrier()) }
 // StartBarrier begins a Barrier.
 func (g *Group) StartBarrier() (*Work, error) { return g.posted(g.startBarrier()) }
 
-func (g *Group) startBarrier() (*Work, error) {
-	g.composer.lock()
-	defer g.composer.unlock()
-	return g.composer.barrier()
-}
+func (g *Group) startBarrier() (*Work, error) { return g.ops.Barrier() }
 
 // wait drives an operation to its end: for calls that block.
 func (g *Group) wait(w *Work, err error) error {
@@ -241,7 +168,15 @@ func (g *Group) wait(w *Work, err error) error {
 // posted leaves an operation to the lane: for calls that do not block.
 func (g *Group) posted(w *Work, err error) (*Work, error) {
 	if err == nil {
-		w.posted()
+		w.LeaveToAgents()
 	}
 	return w, err
 }
+
+// Reserve returns a place for the result of an Allgather of shards of so many bytes, or nil where ranks share no memory
+// for it, or too little. All ranks of the group reserve the same in the same order, and either all of them or none
+// gather into the reserved place. They do so as they gather into memory of their own.
+func (g *Group) Reserve(shard int) *Output { return g.ops.Reserve(shard) }
+
+// Waited returns how long the operations of a class that are done, and well, have waited for what, in all.
+func (g *Group) Waited(c overlap.Class) overlap.Account { return g.ops.Waited(c) }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/torch-mcast/torch-mcast/internal/engine"
 	"github.com/torch-mcast/torch-mcast/internal/fabrics"
+	"github.com/torch-mcast/torch-mcast/internal/hierarchy"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/multicast"
 	"github.com/torch-mcast/torch-mcast/internal/staging"
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
@@ -55,22 +56,19 @@ type Info struct {
 	NodesReason string `json:"nodes_reason"`
 }
 
-type counters struct {
-	bytes                           [2]atomic.Uint64 // of this rank, of each class
-	fallbacks, refusedRegistrations atomic.Uint64
-}
+type counters struct{ fallbacks, refusedRegistrations atomic.Uint64 }
 
 // Info returns what the group is now.
 func (g *Group) Info() Info {
 	i, w := g.info, g.route.Load()
 	i.Notes = append(slices.Clone(i.Notes), g.warnings.all()...)
-	now, _ := g.column.gather.Stats()
+	now, _ := g.column.Gather.Stats()
 	i.Allgather, i.AllgatherReason = g.joinedBy.Now(&now)
 	i.ReduceScatter, i.ReduceScatterReason = "direct", w.reason
 	if a := g.agreed; !a.Crosses() {
 		i.ReduceScatterReason = fmt.Sprintf("rank %d of the same host stands for this one", a.Node.Ranks[a.Node.Own%a.Columns])
 	}
-	if g.column.reduce.Switched() && w.via != "" {
+	if g.column.Reduce.Switched() && w.via != "" {
 		i.ReduceScatter, i.ReduceScatterReason = "switch", w.via
 	}
 	return i
@@ -82,15 +80,14 @@ func (g *Group) Multicast() bool { return g.joinedBy.By != fabrics.Unicast }
 
 // sources are what the counters are read from, as internal/api says.
 type sources struct {
-	gather                   multicast.Stats
-	fabric                   fabric.Stats
-	reduce                   engine.ReduceStats
-	gatherBytes, reduceBytes uint64
-	refusedRegistrations     uint64
-	fallbacks, shared        uint64
-	nodeSent, nodeReceived   uint64
-	warnings                 []string
-	device                   staging.Stats
+	gather               multicast.Stats
+	fabric               fabric.Stats
+	reduce               engine.ReduceStats
+	calls                hierarchy.Counts
+	refusedRegistrations uint64
+	fallbacks            uint64
+	warnings             []string
+	device               staging.Stats
 
 	gatherWaits, reduceWaits        overlap.Account
 	gatherBusy, reduceBusy, overlap time.Duration
@@ -100,18 +97,14 @@ type sources struct {
 func (g *Group) Stats() Stats {
 	s := sources{
 		refusedRegistrations: g.counters.refusedRegistrations.Load(),
-		reduce:               g.column.reduce.Stats(), gatherBytes: g.counters.bytes[overlap.Gather].Load(), reduceBytes: g.counters.bytes[overlap.Reduce].Load(),
+		reduce:               g.column.Reduce.Stats(), calls: g.ops.Counts(),
 		fallbacks: g.counters.fallbacks.Load(), warnings: g.warnings.all(),
-		gatherWaits: g.Waited(overlap.Gather), reduceWaits: g.Waited(overlap.Reduce),
+		gatherWaits: g.ops.Waited(overlap.Gather), reduceWaits: g.ops.Waited(overlap.Reduce),
 	}
-	s.gather, s.fabric = g.column.gather.Stats()
-	if g.outputs != nil {
-		s.shared = g.outputs.gathered.Load()
-	}
+	s.gather, s.fabric = g.column.Gather.Stats()
 	if stage := g.staged.Load(); stage != nil {
 		s.device = stage.Stats()
 	}
-	s = g.composer.count(s)
-	s.gatherBusy, s.reduceBusy, s.overlap = g.meter.Times()
+	s.gatherBusy, s.reduceBusy, s.overlap = g.ops.Busy()
 	return s.stats()
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/bootstrap"
 	"github.com/torch-mcast/torch-mcast/internal/engine"
 	"github.com/torch-mcast/torch-mcast/internal/fabrics"
+	"github.com/torch-mcast/torch-mcast/internal/hierarchy"
 	"github.com/torch-mcast/torch-mcast/internal/mesh"
 	"github.com/torch-mcast/torch-mcast/internal/owntime"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/direct"
@@ -17,7 +18,6 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
 	"github.com/torch-mcast/torch-mcast/internal/team"
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys"
-	"github.com/torch-mcast/torch-mcast/pkg/overlap"
 )
 
 // Sizes that all ranks share.
@@ -35,9 +35,8 @@ const (
 // but the endpoint's peers, which Join closes.
 func join(ctx context.Context, e *Endpoint, a *team.Plan) (_ *Group, err error) {
 	start := time.Now()
-	g := &Group{agreed: a, meter: new(overlap.Meter), clock: engine.NewClock(), peers: e.peers, log: e.opts.logger(), observer: e.observer,
+	g := &Group{agreed: a, clock: engine.NewClock(), peers: e.peers, log: e.opts.logger(), observer: e.observer,
 		gone: make(chan struct{}), impatient: make(chan error, 1)}
-	g.books.open(&g.waited)
 	g.life, g.end = context.WithCancelCause(context.Background())
 	joinTime := a.Settings.JoinTimeout + a.Settings.Timeout // ctx ends first, and its error tells why
 	g.mesh = mesh.New(a.Rank, a.Size, nil, a.Settings.Timeout, joinTime, g.failed, g.left)
@@ -58,7 +57,7 @@ func join(ctx context.Context, e *Endpoint, a *team.Plan) (_ *Group, err error) 
 	}
 	g.free = c.Free
 	if f := g.mesh.Err(); f != nil {
-		g.fail(f) // it came before there was anything to fail
+		g.ops.Fail(f) // it came before there was anything to fail
 	}
 	g.logJoined(time.Since(start))
 	g.record()
@@ -168,13 +167,7 @@ func (g *Group) failed(f *Fault) {
 	started := g.started
 	g.mu.Unlock()
 	if started {
-		g.fail(f)
-	}
-}
-
-func (g *Group) fail(err error) {
-	for _, l := range g.levels {
-		l.fail(err)
+		g.ops.Fail(f)
 	}
 }
 
@@ -232,15 +225,14 @@ func (g *Group) start(c *fabrics.Opened, window int) error {
 		Broken: g.reduceBrokenAmong(&a.Column),
 		Trace:  g.traced("reduce"),
 	})
-	g.column = newLevel(&a.Column, gather, sums)
-	g.levels, g.composer = []*level{g.column}, flat{g}
+	g.column = hierarchy.NewLevel(&a.Column, gather, sums)
+	levels := hierarchy.Config{
+		Plan: a, Column: g.column, Shared: c.Shared, Life: g.life, Log: g.log, Report: g.mesh.Report, Warn: g.warn, Posted: g.checkDeparted,
+	}
 	if g.region = c.Region; g.region != nil {
-		node := g.newNode(g.region)
-		g.levels, g.composer = append(g.levels, node), &nested{Group: g, node: node}
+		levels.Node = g.newNode(g.region)
 	}
-	if c.Shared != nil {
-		g.outputs = newOutputs(g, c.Shared)
-	}
+	g.ops = hierarchy.New(levels)
 	g.mu.Lock()
 	g.started = true
 	g.mu.Unlock()

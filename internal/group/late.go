@@ -68,8 +68,8 @@ func (g *Group) Waiting() []Waiting {
 
 // lanesToWatch are those of all levels.
 func (g *Group) lanesToWatch() (waits []wait) {
-	for _, l := range g.levels {
-		waits = append(waits, wait{lane: l.gather, among: l.members}, wait{lane: l.reduce, among: l.members})
+	for _, l := range g.ops.Levels() {
+		waits = append(waits, wait{lane: l.Gather, among: l.Members}, wait{lane: l.Reduce, among: l.Members})
 	}
 	for i, t := range g.trace { // made in the same order
 		waits[i].trace = t

@@ -46,8 +46,8 @@ func (g *Group) publish() {
 // Live returns what the group is and does now.
 func (g *Group) Live() Live {
 	l := Live{
-		Group: g.agreed.Name(), Info: g.Info(), Counters: map[string]uint64{}, Waiting: g.Waiting(), Times: g.Times(), Awaited: g.Awaited(),
-		GatherInFlight: g.column.inFlight(overlap.Gather), ReduceInFlight: g.column.inFlight(overlap.Reduce),
+		Group: g.agreed.Name(), Info: g.Info(), Counters: map[string]uint64{}, Waiting: g.Waiting(), Times: g.ops.Times(), Awaited: g.Awaited(),
+		GatherInFlight: g.column.InFlight(overlap.Gather), ReduceInFlight: g.column.InFlight(overlap.Reduce),
 	}
 	s := g.Stats()
 	s.each(func(name string, value uint64) { l.Counters[name] = value })

@@ -41,7 +41,7 @@ func TestLive(t *testing.T) {
 		s := g[l.Info.Rank].Stats()
 		require.Equal(t, s.GatherOps, l.Counters["gather_ops"])
 		require.Equal(t, uint64(s.GatherPeers), l.Counters["gather_peers_ns"])
-		require.Equal(t, g[l.Info.Rank].Times(), l.Times)
+		require.Equal(t, g[l.Info.Rank].ops.Times(), l.Times)
 		require.Zero(t, l.GatherInFlight+l.ReduceInFlight)
 		require.Empty(t, l.Failed)
 		require.Equal(t, all[0].Group, l.Group)
@@ -76,12 +76,4 @@ func TestPlaceThatCannotBeHad(t *testing.T) {
 	require.Contains(t, said.String(), "level=WARN")
 	require.Contains(t, said.String(), "/proc/no/such/place")
 	each(t, 2, func(r int) error { return g[r].Close() })
-}
-
-// TestSizeClasses: a size is in the first class that holds it.
-func TestSizeClasses(t *testing.T) {
-	for bytes, class := range map[int]int{0: 0, 4 << 10: 0, 4<<10 + 1: 1, 1 << 20: 2, 16 << 20: 3, 16<<20 + 1: 4, 1 << 40: 4} {
-		var b books
-		require.Same(t, &b[2][class], b.of(2, bytes), "%d", bytes)
-	}
 }

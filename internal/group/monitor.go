@@ -60,7 +60,7 @@ func (m *monitor) run() {
 }
 
 func (m *monitor) sample() sample {
-	c, f := m.column.gather.Stats()
+	c, f := m.column.Gather.Stats()
 	s := sample{
 		chunks: f.ReceivedChunks, repairs: c.Repaired, repairsOf: f.Repairs, refused: f.Refused, offline: f.Unreachable,
 		tooLarge: f.TooLarge, forged: c.Mismatched + f.Forged, chunk: m.info.ChunkBytes,

@@ -116,8 +116,6 @@ func TestOutputsWait(t *testing.T) {
 	recv, err := third.Wait(time.Time{})
 	require.NoError(t, err)
 	require.Len(t, recv, p*n)
-	require.EqualValues(t, 2, places[2][0].own().released.Load())
-	require.EqualValues(t, 1, places[1][0].own().released.Load())
 }
 
 // TestOutputsDeclined: if one rank's program itself holds the memory that the rank waits for, no
@@ -259,11 +257,7 @@ func TestOutputsOutliveTheirGroup(t *testing.T) {
 		p, recv := into(t, g[r], 7, n, true)
 		_ = g[r].Close()
 		require.Equal(t, gathered(2, 7, n), recv)
-		freed := false
-		free := p.free
-		p.free = func() error { freed = true; return free() }
 		p.Release()
-		require.True(t, freed)
 		return nil
 	})
 }

@@ -7,7 +7,6 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/protocol/multicast"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
-	"github.com/torch-mcast/torch-mcast/pkg/overlap"
 )
 
 // NCCL cuts an Allgather or Reduce-Scatter into parts, which it calls windows, without regard to
@@ -60,7 +59,7 @@ func (p *part) check(g *Group, call, name string, buf []byte, size int) error {
 	switch {
 	case len(buf) != len(own):
 		return argument("%s: %s has %d bytes; of this rank's shard %d bytes lie in the window", call, name, len(buf), len(own))
-	case overlaps(buf, p.buf) && !engine.SameMemory(buf, own):
+	case engine.Overlaps(buf, p.buf) && !engine.SameMemory(buf, own):
 		return argument("%s: %s overlaps the window; want another buffer, or this rank's own part of the window", call, name)
 	}
 	return nil
@@ -99,9 +98,7 @@ func (g *Group) startAllgatherPart(send, buf []byte, shard, offset int) (*Work, 
 		}
 		ops = append(ops, o)
 	}
-	return g.postParts(entry{class: overlap.Gather, kind: wire.Allgather, bytes: len(send), own: len(send)}, len(ops), func(ended func()) ([]*engine.Work, error) {
-		return g.column.gather.SubmitAll(ops, ended)
-	})
+	return g.ops.AllgatherParts(ops, len(send))
 }
 
 // ReduceScatterPart is a Reduce-Scatter of shards of shard bytes with only bytes [offset,
@@ -138,25 +135,5 @@ func (g *Group) startReduceScatterPart(buf, recv []byte, shard, offset int, t re
 		}
 		ops = append(ops, engine.ReduceOp{Op: o})
 	}
-	return g.postParts(entry{class: overlap.Reduce, kind: wire.ReduceScatter, bytes: len(recv), own: len(recv)}, len(ops), func(ended func()) ([]*engine.Work, error) {
-		return g.column.reduce.SubmitAll(ops, ended)
-	})
-}
-
-// postParts posts an operation of several parts: all of them or, with an error, none.
-func (g *Group) postParts(e entry, parts int, submit func(ended func()) ([]*engine.Work, error)) (*Work, error) {
-	g.posting.RLock()
-	defer g.posting.RUnlock()
-	return g.post(e, nil, func(ended func()) (*engine.Work, error) {
-		joint := engine.NewJoint(parts, func(err error) error {
-			ended()
-			return err
-		})
-		works, err := submit(joint.Ended)
-		if err != nil {
-			return nil, err
-		}
-		joint.Posted(works)
-		return joint.Work, nil
-	})
+	return g.ops.ReduceScatterParts(ops, len(recv))
 }

@@ -32,17 +32,11 @@ func (g *Group) startReduceScatter(send, recv []byte, t reduce.Type, op reduce.O
 			len(send), g.agreed.Size, len(recv), len(recv)*g.agreed.Size)
 	}
 	own := send[g.agreed.Rank*len(recv):][:len(recv)]
-	if overlaps(send, recv) && !engine.SameMemory(recv, own) {
+	if engine.Overlaps(send, recv) && !engine.SameMemory(recv, own) {
 		return nil, argument("reduce-scatter: recv overlaps send without being this rank's shard, send[%d:%d]",
 			g.agreed.Rank*len(recv), (g.agreed.Rank+1)*len(recv))
 	}
-	g.composer.lock()
-	defer g.composer.unlock()
-	rest, err := g.composer.reduceScatter(send, recv, collective.Op{Type: t, Reduction: op, Factor: factor}, piece{})
-	if err != nil {
-		return nil, err
-	}
-	return rest(), nil
+	return g.ops.ReduceScatter(send, recv, collective.Op{Type: t, Reduction: op, Factor: factor})
 }
 
 // Reduce gives root the reduction of all ranks' send. There recv is as long as
@@ -72,12 +66,10 @@ func (g *Group) startReduce(send, recv []byte, t reduce.Type, op reduce.Op, fact
 		return nil, argument("reduce: send has %d bytes, which is no multiple of %d, the size of %v", len(send), t.Size(), t)
 	case root == g.agreed.Rank && len(recv) != len(send):
 		return nil, argument("reduce: send has %d bytes and the root's recv %d; they must be equal", len(send), len(recv))
-	case overlaps(send, recv) && !engine.SameMemory(send, recv):
+	case engine.Overlaps(send, recv) && !engine.SameMemory(send, recv):
 		return nil, argument("reduce: recv overlaps send without being the same memory")
 	}
-	g.composer.lock()
-	defer g.composer.unlock()
-	return g.composer.reduce(send, recv, collective.Op{Type: t, Reduction: op, Factor: factor}, root)
+	return g.ops.Reduce(send, recv, collective.Op{Type: t, Reduction: op, Factor: factor}, root)
 }
 
 // checkReduction reports what a call may not reduce, or how.

@@ -117,7 +117,7 @@ func (d *routeDriver) attempted(a *attempt) route.Event {
 	if a.session != nil {
 		d.watched = a
 	}
-	return route.Joined{Operations: d.column.reduce.Stats().Switched}
+	return route.Joined{Operations: d.column.Reduce.Stats().Switched}
 }
 
 // lost says, once, that the switch is lost.
@@ -141,7 +141,7 @@ func (d *routeDriver) inCalls(said *session.Error) (text string, between *collec
 	ranks := said.Between.Ranks
 	own := slices.Index(ranks[:], d.agreed.Rank)
 	var called string
-	if own < 0 || d.column.reduce.Do(d.life, func() { called = d.column.reduce.Called() }) != nil || called == "" {
+	if own < 0 || d.column.Reduce.Do(d.life, func() { called = d.column.Reduce.Called() }) != nil || called == "" {
 		return said.Text, said.Between
 	}
 	steps := strings.TrimPrefix(said.Text, "ranks disagree: ")
@@ -193,24 +193,24 @@ func (d *routeDriver) steer(o route.Order) (route.Event, error) {
 	switch o := o.(type) {
 	case route.Begin:
 		if o.Switched {
-			return nil, d.handOver(func(u *reducescatter.SwitchConn) { d.column.reduce.Begin(o.Epoch, u, nil) })
+			return nil, d.handOver(func(u *reducescatter.SwitchConn) { d.column.Reduce.Begin(o.Epoch, u, nil) })
 		}
-		return nil, d.column.reduce.Do(d.life, func() { d.column.reduce.Begin(o.Epoch, nil, d.streams) })
+		return nil, d.column.Reduce.Do(d.life, func() { d.column.Reduce.Begin(o.Epoch, nil, d.streams) })
 	case route.Use:
-		return nil, d.handOver(d.column.reduce.Join)
+		return nil, d.handOver(d.column.Reduce.Join)
 	case route.Stop:
 		d.watched = nil
 		var record []byte
 		var left *reducescatter.SwitchConn
-		err := d.column.reduce.Do(d.life, func() { record, left = d.column.reduce.Stop(o.Epoch) })
+		err := d.column.Reduce.Do(d.life, func() { record, left = d.column.Reduce.Stop(o.Epoch) })
 		if left != nil {
 			_ = left.Close() // the error is about a switch that nobody uses any more
 		}
 		return route.Stopped{Record: record}, err
 	case route.Resume:
 		var err error
-		e := d.column.reduce.Do(d.life, func() { err = d.column.reduce.Resume(team.Pick(&d.agreed.Column, o.Records), d.streams) })
-		return route.Resumed{Operations: d.column.reduce.Stats().Switched}, errors.Join(e, fabrics.InRanks(&d.agreed.Column, err))
+		e := d.column.Reduce.Do(d.life, func() { err = d.column.Reduce.Resume(team.Pick(&d.agreed.Column, o.Records), d.streams) })
+		return route.Resumed{Operations: d.column.Reduce.Stats().Switched}, errors.Join(e, fabrics.InRanks(&d.agreed.Column, err))
 	}
 	panic(fmt.Sprintf("group: %T is no order to the engine", o))
 }
@@ -219,7 +219,7 @@ func (d *routeDriver) steer(o route.Order) (route.Event, error) {
 func (d *routeDriver) handOver(to func(*reducescatter.SwitchConn)) error {
 	var err error
 	if a := d.last; a.conn != nil {
-		err = d.column.reduce.Do(d.life, func() { to(a.conn) })
+		err = d.column.Reduce.Do(d.life, func() { to(a.conn) })
 	}
 	if err == nil {
 		d.last = nil

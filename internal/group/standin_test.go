@@ -7,18 +7,24 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/reducescatter"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/route"
+	"github.com/torch-mcast/torch-mcast/internal/team"
 )
 
 // TestARankInNoColumnJoinsNoSwitch: nor does it say that its Reduce-Scatters go through one, and it keeps nothing of attempts.
 func TestARankInNoColumnJoinsNoSwitch(t *testing.T) {
 	for rank, joins := range []bool{true, false, true} {
 		var said bytes.Buffer
-		g := undriven(t, layOutOn(rank, 2, 1))
+		g := &Group{agreed: &team.Plan{Rank: rank, Size: 3, Job: 1, Settings: config.Default()}}
+		for _, host := range []string{"boot-0/1/", "boot-0/1/", "boot-1/1/"} {
+			g.agreed.Hosts = append(g.agreed.Hosts, team.Host{ID: host})
+		}
+		g.agreed.LayOut()
 		g.log = slog.New(slog.NewTextHandler(&said, nil))
 		g.route.Store(&routeInfo{})
-		d := &routeDriver{Group: g.Group}
+		d := &routeDriver{Group: g}
 		d.tell(route.TellSwitched{Epoch: 1, Address: "192.0.2.1:40500"})
 		require.Equal(t, joins, said.Len() > 0, said.String())
 		require.Equal(t, joins, g.route.Load().via != "")

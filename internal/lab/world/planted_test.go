@@ -159,14 +159,14 @@ var bugs = []bug{
 		more: []edit{{"protocol/multicast/advance.go", `if p.handshake.over(&p.layout) {`, `if c.readAll(p) && p.handshake.over(&p.layout) {`}},
 	},
 	{
-		name: "nodes: a row is gathered before it has arrived", file: "group/nestedgather.go",
+		name: "nodes: a row is gathered before it has arrived", file: "hierarchy/nestedgather.go",
 		old: `shard(node[a.Node.Own]), recv, rows[i]))`,
 		new: `shard(node[a.Node.Own]), recv, nil))`,
-		more: []edit{{"group/nestedgather.go", `			op.After = arrives[i]
+		more: []edit{{"hierarchy/nestedgather.go", `			op.After = arrives[i]
 `, ``}},
 	},
 	{
-		name: "nodes: the last segment of a row is dropped", file: "group/nestedgather.go",
+		name: "nodes: the last segment of a row is dropped", file: "hierarchy/nestedgather.go",
 		old: `	for i, s := range segments {
 		for h, node`,
 		new: `	for i, s := range segments[:max(1, len(segments)-1)] {
@@ -179,85 +179,85 @@ var bugs = []bug{
 		new: ``,
 	},
 	{
-		name: "nodes: what goes on in a node does not wait for the root of a Broadcast", file: "group/nestedgather.go",
+		name: "nodes: what goes on in a node does not wait for the root of a Broadcast", file: "hierarchy/nestedgather.go",
 		old: `				within[i].After = c.before(arrived[i], n.node)
 `,
 		new: `				_ = i
 `,
 	},
 	{
-		name: "nodes: in a Barrier a rank stands for itself, not for its node", file: "group/nestedgather.go",
+		name: "nodes: in a Barrier a rank stands for itself, not for its node", file: "hierarchy/nestedgather.go",
 		old: `barrier(c.before(last(here), n.column))`,
 		new: `barrier(c.before(last(here[:0]), n.column))`,
 	},
 	{
-		name: "nodes: the sum for a host is left out", file: "group/nestedreduce.go",
+		name: "nodes: the sum for a host is left out", file: "hierarchy/nestedreduce.go",
 		old: `Recv: sums.bytes, Rows: len(a.Nodes), Row: row}`,
 		new: `Recv: sums.bytes, Rows: len(a.Nodes) - 1, Row: row}`,
 	},
 	{
-		name: "nodes: a column reads before the sums are there", file: "group/nestedreduce.go",
+		name: "nodes: a column reads before the sums are there", file: "hierarchy/nestedreduce.go",
 		old: `c.before(last(summed), n.column))...)
 `,
 		new: `c.before(last(summed[:0]), n.column))...)
 `,
 	},
 	{
-		name: "nodes: memory for sums is used again too early", file: "group/nestedreduce.go",
+		name: "nodes: memory for sums is used again too early", file: "hierarchy/nestedreduce.go",
 		old: `free: p.used[slot], used`,
 		new: `used`,
 	},
 	{
-		name: "nodes: a sum for the wrong owner", file: "group/nestedreduce.go",
+		name: "nodes: a sum for the wrong owner", file: "hierarchy/nestedreduce.go",
 		old: `return shard(a.Owners[column][row]) }`,
 		new: `return shard(a.Node.Ranks[column]) }`,
 	},
 	{
-		name: "nodes: who follows an operation does not hear that it failed", file: "group/nested.go",
+		name: "nodes: who follows an operation does not hear that it failed", file: "hierarchy/nested.go",
 		old: `		if err = cmp.Or(err, c.err); o.finish`,
 		new: `		if o.piece.done != nil {
 			o.piece.done()
 		}
 		if err = cmp.Or(err, c.err); o.finish`,
-		more: []edit{{"group/nested.go", `; done != nil {
+		more: []edit{{"hierarchy/nested.go", `; done != nil {
 		c.joint.OnDone`, `; false && done != nil {
 		c.joint.OnDone`}},
 	},
 	{
-		name: "nodes: a column that has nothing to reduce is not asked how", switched: true, file: "group/nestedreduce.go",
-		old: `joinRoute() { _, c.err = c.column.reduce.SubmitSteps(nil, nil) }
+		name: "nodes: a column that has nothing to reduce is not asked how", switched: true, file: "hierarchy/nestedreduce.go",
+		old: `joinRoute() { _, c.err = c.column.Reduce.SubmitSteps(nil, nil) }
 `,
 		new: `joinRoute() {}
 `,
 	},
 	{
-		name: "nodes: nobody is told that the group has failed in a node", file: "group/join.go",
-		old: `	for _, l := range g.levels {
-		l.fail(err)`,
-		new: `	for _, l := range g.levels[:1] {
-		l.fail(err)`,
+		name: "nodes: nobody is told that the group has failed in a node", file: "hierarchy/operations.go",
+		old: `	for _, l := range o.levels {
+		l.Fail(err)`,
+		new: `	for _, l := range o.levels[:1] {
+		l.Fail(err)`,
 	},
 	{
-		name: "surplus: a column sends a shard that it does not have yet", file: "group/nestedgather.go",
+		name: "surplus: a column sends a shard that it does not have yet", file: "hierarchy/nestedgather.go",
 		old: `recv, c.before(last(row), n.column))`,
 		new: `recv, last(row[:0]))`,
 	},
 	{
-		name: "surplus: a rank in no column leaves a Barrier before others have come", file: "group/nestedgather.go",
+		name: "surplus: a rank in no column leaves a Barrier before others have come", file: "hierarchy/nestedgather.go",
 		old: `		within = 2
 `,
 		new: `		within = 1
 `,
 	},
 	{
-		name: "surplus: a column does not wait for the root of a Broadcast", file: "group/nestedgather.go",
+		name: "surplus: a column does not wait for the root of a Broadcast", file: "hierarchy/nestedgather.go",
 		old: `				across[i].After = c.before(here[i], n.column)
 `,
 		new: `				_ = i
 `,
 	},
 	{
-		name: "surplus: a result is handed on before it is there", file: "group/nestedreduce.go",
+		name: "surplus: a result is handed on before it is there", file: "hierarchy/nestedreduce.go",
 		old: `sums.rows(r.Row, r.Row+1), *sums.used, true
 `,
 		new: `sums.rows(r.Row, r.Row+1), nil, true
@@ -274,19 +274,19 @@ var bugs = []bug{
 		new: `r != s.rank {`,
 	},
 	{
-		name: "outputs: a column sends what a rank that it stands for has not written", file: "group/nestedgather.go",
+		name: "outputs: a column sends what a rank that it stands for has not written", file: "hierarchy/nestedgather.go",
 		old: `		written = c.before(last(c.gathers(n.node, barrier)), n.column)
 `,
 		new: `		c.gathers(n.node, barrier)
 `,
 	},
 	{
-		name: "outputs: nobody waits until another rank has released", file: "group/outputs.go",
+		name: "outputs: nobody waits until another rank has released", file: "hierarchy/outputs.go",
 		old: `		if released < p.After {`,
 		new: `		if released < p.After && i == p.members.Own {`,
 	},
 	{
-		name: "outputs: a result is done before the others of the host have theirs", file: "group/nestedgather.go",
+		name: "outputs: a result is done before the others of the host have theirs", file: "hierarchy/nestedgather.go",
 		old: `	claims.After = c.before(allOf(slices.Concat(rows, surplus)), n.node)
 `,
 		new: `	_ = slices.Concat(rows, surplus)

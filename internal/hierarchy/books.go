@@ -1,4 +1,4 @@
-package group
+package hierarchy
 
 import (
 	"slices"
@@ -67,10 +67,10 @@ type Times struct {
 
 // Times returns how long operations that are done took, by kind and size. Steps of Allreduces are among those of
 // other kinds, too.
-func (g *Group) Times() (all []Times) {
-	for kind := range g.books {
-		for class := range g.books[kind] {
-			counts, sum, squares := g.books[kind][class].Times.Counts()
+func (o *Operations) Times() (all []Times) {
+	for kind := range o.books {
+		for class := range o.books[kind] {
+			counts, sum, squares := o.books[kind][class].Times.Counts()
 			if slices.Max(counts) > 0 {
 				all = append(all, Times{Kind: kindNames[kind], Size: sizeClasses[class].Name, Sum: sum, Squares: squares, Counts: counts})
 			}

@@ -1,4 +1,4 @@
-package group
+package hierarchy
 
 import (
 	"github.com/torch-mcast/torch-mcast/internal/engine"
@@ -15,48 +15,45 @@ type entry struct {
 	begun bool            // summed counts its beginning, when the step before it ends
 }
 
-// admit says why no operation may begin. g.posting is held.
-func (g *Group) admit() error {
-	if g.leaving {
-		return g.closed()
-	}
-	return nil
+// admit returns why no operation may begin. o.posting is held.
+func (o *Operations) admit() error {
+	return o.shut
 }
 
 // begin notes that an operation begins.
-func (g *Group) begin(e *entry) {
+func (o *Operations) begin(e *entry) {
 	if !e.begun {
-		g.meter.Begin(e.class)
+		o.meter.Begin(e.class)
 	}
 }
 
 // book counts an operation that was posted whole.
-func (g *Group) book(e *entry, w *engine.Work) {
-	g.checkDeparted(e.class)
-	w.Book(g.books.of(e.kind, e.bytes))
-	g.counters.bytes[e.class].Add(uint64(e.own))
+func (o *Operations) book(e *entry, w *engine.Work) {
+	o.posted(e.class)
+	w.Book(o.books.of(e.kind, e.bytes))
+	o.bytes[e.class].Add(uint64(e.own))
 }
 
 // post has a lane of the column take an operation that is one step. submit hands the operation to the lane and has
-// ended called at its end; ended then calls done, if that is not nil. g.posting is held.
-func (g *Group) post(e entry, done func(), submit func(ended func()) (*engine.Work, error)) (*Work, error) {
-	if err := g.admit(); err != nil {
+// ended called at its end; ended then calls done, if that is not nil. o.posting is held.
+func (o *Operations) post(e entry, done func(), submit func(ended func()) (*engine.Work, error)) (*Work, error) {
+	if err := o.admit(); err != nil {
 		return nil, err
 	}
-	g.begin(&e)
+	o.begin(&e)
 	class := e.class
 	w, err := submit(func() {
-		g.meter.End(class)
+		o.meter.End(class)
 		if done != nil {
 			done()
 		}
 	})
 	if err != nil {
-		g.meter.End(e.class)
+		o.meter.End(e.class)
 		return nil, err
 	}
-	g.book(&e, w)
-	return &Work{Work: w, lane: g.column.lanes[e.class]}, nil
+	o.book(&e, w)
+	return &Work{Work: w, lane: o.column.Lanes[e.class]}, nil
 }
 
 // leastCalls is how many calls alike there is room for, of however many steps they are.
@@ -64,10 +61,10 @@ const leastCalls = 4
 
 // full reports whether a class has no room for so many steps. A call is admitted as a whole: if it were refused after
 // others have posted their part, it could not be called again.
-func (g *Group) full(c overlap.Class, s steps) bool {
+func (o *Operations) full(c overlap.Class, s steps) bool {
 	needs := [...]int{s.across, s.within}
-	for i, l := range g.levels {
-		if l.inFlight(c)+needs[i] > max(engine.MaxQueued, leastCalls*needs[i]) {
+	for i, l := range o.levels {
+		if l.InFlight(c)+needs[i] > max(engine.MaxQueued, leastCalls*needs[i]) {
 			return true
 		}
 	}

@@ -1,4 +1,4 @@
-package group
+package hierarchy
 
 import (
 	"slices"
@@ -16,7 +16,7 @@ func (n *nested) allgather(send, own, recv []byte, p piece) (*Work, error) {
 	if !engine.SameMemory(send, own) {
 		copy(own, send)
 	}
-	a, shard := n.agreed, len(own)
+	a, shard := n.plan, len(own)
 	segments := a.GatherGrain(p.segment).Cut(shard, 1)
 	c, err := n.compose(outline{
 		class: overlap.Gather, call: wire.Call{Collective: wire.Allgather, Bytes: uint64(shard)}, own: shard,
@@ -39,7 +39,7 @@ func (n *nested) allgather(send, own, recv []byte, p piece) (*Work, error) {
 
 // allgatherInto has each column gather into the Output. A rank in no column writes its shard there for another to send.
 func (n *nested) allgatherInto(own, recv []byte, claims engine.GatherOp, finish func(error) error) (*Work, error) {
-	a, shard := n.agreed, len(own)
+	a, shard := n.plan, len(own)
 	segments := a.GatherGrain(false).Cut(shard, 1)
 	posted := steps{n.gatherings(len(segments)).across, 1}
 	if a.Node.Size() > a.Columns {
@@ -67,7 +67,7 @@ func (n *nested) allgatherInto(own, recv []byte, claims engine.GatherOp, finish 
 
 // gatherings returns of how many steps an Allgather of so many segments is.
 func (n *nested) gatherings(segments int) (s steps) {
-	a := n.agreed
+	a := n.plan
 	if a.Crosses() {
 		s.across = 1 + a.StoodFor(a.Node.Own)
 	}
@@ -79,7 +79,7 @@ func (n *nested) gatherings(segments int) (s steps) {
 
 // rowsOfColumn are the steps, one a segment, in which this rank's column, if it is in one, gathers its ranks' shards.
 func (n *nested) rowsOfColumn(segments []team.Stretch, own, recv []byte, after *engine.Work) (ops []engine.GatherOp) {
-	a := n.agreed
+	a := n.plan
 	if !a.Crosses() {
 		return nil
 	}
@@ -92,7 +92,7 @@ func (n *nested) rowsOfColumn(segments []team.Stretch, own, recv []byte, after *
 // surplusOfColumn are the steps that bring the shards of the ranks for which this rank's column stands, if it is in one: of each
 // segment a Broadcast for each of them.
 func (n *nested) surplusOfColumn(segments []team.Stretch, own, recv []byte, after *engine.Work) (ops []engine.GatherOp) {
-	a := n.agreed
+	a := n.plan
 	for _, s := range segments {
 		for _, r := range a.Surplus {
 			if r.Column == a.Node.Own {
@@ -108,7 +108,7 @@ func (n *nested) surplusOfColumn(segments []team.Stretch, own, recv []byte, afte
 // Allgather of the shards that their columns have gathered from one host, else a Broadcast of a shard. rows and surplus
 // are the steps of this rank's column that bring it these shards, see rowsOfColumn and surplusOfColumn.
 func (n *nested) spread(segments []team.Stretch, own, recv []byte, rows, surplus []*engine.Work) (ops []engine.GatherOp) {
-	a := n.agreed
+	a := n.plan
 	shard := func(rank int) []byte { return recv[rank*len(own):][:len(own)] }
 	broadcast := func(s team.Stretch, rank, root int, arrives []*engine.Work, i int) {
 		op := copyOf(shard(rank)[s.From:s.To:s.To], root, root == a.Node.Own, nil)
@@ -162,7 +162,7 @@ func copyOf(part []byte, root int, sends bool, after *engine.Work) engine.Gather
 // broadcast is a Broadcast on two levels: over the root's column, and from there in each node. If the root is in no
 // column, a Broadcast on its host comes first, and reaches the rank that stands for it.
 func (n *nested) broadcast(buf []byte, root int) (*Work, error) {
-	a := n.agreed
+	a := n.plan
 	host, place := a.Where(root)
 	stands := place % a.Columns
 	segments := team.RootGrain().Cut(len(buf), 1)
@@ -220,7 +220,7 @@ func (n *nested) broadcast(buf []byte, root int) (*Work, error) {
 // barrier is a Barrier on two levels: of the node, and then of the column, in which each rank stands
 // for its node. Ranks in no column learn in another one of their node what their columns have.
 func (n *nested) barrier() (*Work, error) {
-	a, crossing, within := n.agreed, 0, 1
+	a, crossing, within := n.plan, 0, 1
 	if a.Crosses() {
 		crossing = 1
 	}

@@ -1,14 +1,14 @@
-package group
+package hierarchy
 
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
 	"unsafe"
 
-	"github.com/torch-mcast/torch-mcast/internal/hostnet"
 	"github.com/torch-mcast/torch-mcast/internal/team"
 )
 
@@ -18,7 +18,9 @@ import (
 
 // outputs are the places, as one rank of a host has them.
 type outputs struct {
-	group   *Group
+	life    context.Context // of the group
+	log     *slog.Logger
+	warn    func(cause, text string)
 	members *team.Members // the ranks that share them
 	ring    []byte
 	heads   []*head // by member
@@ -41,15 +43,14 @@ type head struct {
 	_        [team.Line - 16]byte
 }
 
-// newOutputs returns the outputs in a region; nil: it has no room for any.
-func newOutputs(g *Group, r hostnet.Region) *outputs {
-	m := g.last().members
-	mem, free := r.Output()
+// newOutputs returns the outputs of some ranks in the region that they share; nil: it has no room for any.
+func newOutputs(c Config, m *team.Members) *outputs {
+	mem, free := c.Shared.Output()
 	if mem == nil {
 		return nil
 	}
 	o := &outputs{
-		group: g, members: m, ring: mem[team.HeadsBytes(m.Size()):], free: free,
+		life: c.Life, log: c.Log, warn: c.Warn, members: m, ring: mem[team.HeadsBytes(m.Size()):], free: free,
 		held: map[uint64]*Output{}, ready: map[int]*Output{}, early: map[uint64]bool{},
 	}
 	for i := range m.Ranks {
@@ -76,14 +77,14 @@ type Output struct {
 // Reserve returns a place for the result of an Allgather of shards of so many bytes, or nil where ranks share no memory
 // for it, or too little. All ranks of the group reserve the same in the same order, and either all of them or none
 // gather into the reserved place. They do so as they gather into memory of their own.
-func (g *Group) Reserve(shard int) *Output {
-	o := g.outputs
-	if o == nil || shard < 1 || shard > len(o.ring)/g.agreed.Size {
+func (ops *Operations) Reserve(shard int) *Output {
+	o := ops.outputs
+	if o == nil || shard < 1 || shard > len(o.ring)/ops.plan.Size {
 		return nil
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	bytes := shard * g.agreed.Size
+	bytes := shard * ops.plan.Size
 	at, ok := o.placer.Take((bytes + team.Page - 1) / team.Page * team.Page)
 	if !ok || o.closed {
 		return nil
@@ -111,8 +112,8 @@ func (p *Output) Wait(deadline time.Time) ([]byte, error) {
 				p.members.Rank(holder), len(p.ring), context.DeadlineExceeded)
 		}
 		select {
-		case <-p.group.life.Done():
-			return nil, context.Cause(p.group.life)
+		case <-p.life.Done():
+			return nil, context.Cause(p.life)
 		case <-time.After(pause):
 		}
 	}
@@ -136,7 +137,7 @@ func (p *Output) look() (free bool, holder int) {
 	}
 	if holder >= 0 && p.stuck() {
 		p.own().declined.Store(p.Number)
-		p.group.warn("outputs", fmt.Sprintf(
+		p.warn("outputs", fmt.Sprintf(
 			"results of Allgathers lie in each rank's own memory again: the program held one while later ones filled the %d bytes of MCAST_OUTPUTS", len(p.ring)))
 		return false, -1
 	}
@@ -183,7 +184,7 @@ func (p *Output) giveBack() {
 	}
 	p.own().released.Store(up)
 	if err := p.unmap(); err != nil {
-		p.group.log.Warn("memory of results was not given back", "error", err)
+		p.log.Warn("memory of results was not given back", "error", err)
 	}
 }
 

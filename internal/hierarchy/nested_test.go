@@ -1,4 +1,4 @@
-package group
+package hierarchy
 
 import (
 	"fmt"
@@ -11,6 +11,7 @@ import (
 
 	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/engine"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/multicast"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
@@ -34,19 +35,19 @@ func layOutOn(rank int, each ...int) *team.Plan {
 
 // undriven is a rank of a group with nodes. Nobody drives its lanes, so posted operations stay in them.
 func undriven(t *testing.T, a *team.Plan) *nested {
-	on := func(m *team.Members) *level {
-		gather := engine.NewGather(engine.GatherConfig{Core: multicast.Config{Rank: m.Own, Size: m.Size(), Chunk: 4096, Window: 16, Chains: 1, Subgroups: 1}})
-		l := &level{members: m, gather: gather, reduce: engine.NewReduce(engine.ReduceConfig{Rank: m.Own, Size: m.Size()})}
-		for i := range l.lanes {
-			l.lanes[i] = overlap.NewLane(make(idle, 1))
-			t.Cleanup(l.lanes[i].Close)
-		}
-		return l
+	t.Helper()
+	return New(Config{Plan: a, Column: undrivenLevel(t, &a.Column), Node: undrivenLevel(t, &a.Node), Posted: func(overlap.Class) {}}).composer.(*nested)
+}
+
+func undrivenLevel(t *testing.T, m *team.Members) *Level {
+	t.Helper()
+	gather := engine.NewGather(engine.GatherConfig{Core: multicast.Config{Rank: m.Own, Size: m.Size(), Chunk: 4096, Window: 16, Chains: 1, Subgroups: 1}})
+	l := &Level{Members: m, Gather: gather, Reduce: engine.NewReduce(engine.ReduceConfig{Rank: m.Own, Size: m.Size()})}
+	for i := range l.Lanes {
+		l.Lanes[i] = overlap.NewLane(make(idle, 1))
+		t.Cleanup(l.Lanes[i].Close)
 	}
-	g := &Group{agreed: a, meter: new(overlap.Meter), clock: engine.NewClock(), column: on(&a.Column)}
-	n := &nested{Group: g, node: on(&a.Node)}
-	g.levels, g.composer = []*level{g.column, n.node}, n
-	return n
+	return l
 }
 
 // idle is a worker that has nothing to do.
@@ -71,7 +72,7 @@ func (i idle) Wake() {
 
 // inFlight returns what the lanes of both classes hold.
 func (n *nested) inFlight() (gather, reduce steps) {
-	of := func(c overlap.Class) steps { return steps{n.column.inFlight(c), n.node.inFlight(c)} }
+	of := func(c overlap.Class) steps { return steps{n.column.InFlight(c), n.node.InFlight(c)} }
 	return of(overlap.Gather), of(overlap.Reduce)
 }
 
@@ -87,11 +88,11 @@ func TestAllreduceIsPostedWhollyOnNodes(t *testing.T) {
 			t.Run(fmt.Sprintf("%d hosts, rank %d", len(hosts), rank), func(t *testing.T) {
 				g := undriven(t, layOutOn(rank, hosts...))
 				buf := make([]byte, 4*1_000_003) // a segment, and a few elements
-				gathers, reduces := g.stepsOfAllreduce(newAllreduce(buf, buf, 4, g.agreed.Size, maxSegments).segments, 4)
+				gathers, reduces := g.stepsOfAllreduce(newAllreduce(g.plan, buf, buf, 4).segments, 4)
 				calls := 0
 				for {
 					require.Less(t, calls, 1000)
-					_, err := g.StartAllreduce(buf, buf, reduce.I32, reduce.Sum, 0)
+					_, err := g.Allreduce(buf, buf, collective.Op{Type: reduce.I32, Reduction: reduce.Sum})
 					if err != nil {
 						require.ErrorIs(t, err, engine.ErrBusy)
 						break
@@ -123,13 +124,13 @@ func TestStepsArePosted(t *testing.T) {
 				a := layOutOn(rank, hosts...)
 				g := undriven(t, a)
 				send, recv := make([]byte, a.Size*n), make([]byte, n)
-				_, err := g.StartReduceScatter(send, recv, reduce.I32, reduce.Sum, 0)
+				_, err := g.ReduceScatter(send, recv, collective.Op{Type: reduce.I32, Reduction: reduce.Sum})
 				require.NoError(t, err)
 				segments := len(a.ReduceGrain(false).Cut(n, 4))
 				_, got := g.inFlight()
 				require.Equal(t, g.reductions(segments), got)
 				require.LessOrEqual(t, max(got.across, got.within), segments*a.ReduceSteps())
-				_, err = g.StartAllgather(recv, send)
+				_, err = g.Allgather(recv, send[rank*n:][:n], send)
 				require.NoError(t, err)
 				segments = len(a.GatherGrain(false).Cut(n, 1))
 				got, _ = g.inFlight()
@@ -157,23 +158,23 @@ func (*sent) Wake()                {}
 // TestResultsAreHandedOnBehindLaterSums: within an Allreduce and within a Reduce-Scatter. What a lane has first waits
 // for the network otherwise, and so does all behind it.
 func TestResultsAreHandedOnBehindLaterSums(t *testing.T) {
-	for name, start := range map[string]func(g *Group) error{
-		"reduce-scatter": func(g *Group) error {
-			_, err := g.StartReduceScatter(make([]byte, 3*4*team.SegmentBytes), make([]byte, 4*team.SegmentBytes), reduce.I32, reduce.Sum, 0)
+	for name, start := range map[string]func(o *Operations) error{
+		"reduce-scatter": func(o *Operations) error {
+			_, err := o.ReduceScatter(make([]byte, 3*4*team.SegmentBytes), make([]byte, 4*team.SegmentBytes), collective.Op{Type: reduce.I32, Reduction: reduce.Sum})
 			return err
 		},
-		"allreduce": func(g *Group) error {
-			buf := make([]byte, 3*4*segmentBytes)
-			_, err := g.StartAllreduce(buf, buf, reduce.I32, reduce.Sum, 0)
+		"allreduce": func(o *Operations) error {
+			buf := make([]byte, 3*4*team.AllreduceBytes)
+			_, err := o.Allreduce(buf, buf, collective.Op{Type: reduce.I32, Reduction: reduce.Sum})
 			return err
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := undriven(t, layOutOn(1, 2, 1)) // in no column, where all but a result is in one
-			require.NoError(t, start(g.Group))
+			require.NoError(t, start(g.Operations))
 			var out sent
-			g.node.reduce.Begin(0, nil, &out)
-			for g.node.reduce.Work() {
+			g.node.Reduce.Begin(0, nil, &out)
+			for g.node.Reduce.Work() {
 			}
 			order := ""
 			for at := 0; at < len(out.bytes); {

@@ -1,4 +1,4 @@
-package group
+package hierarchy
 
 import (
 	"github.com/torch-mcast/torch-mcast/internal/engine"
@@ -11,7 +11,7 @@ import (
 )
 
 // flat composes operations of a group with one level: each is one step.
-type flat struct{ *Group }
+type flat struct{ *Operations }
 
 func (f flat) lock()   { f.posting.RLock() }
 func (f flat) unlock() { f.posting.RUnlock() }
@@ -40,7 +40,7 @@ func (f flat) broadcast(buf []byte, root int) (*Work, error) {
 		Recv: buf,
 	}
 	own := 0
-	if root == f.agreed.Rank {
+	if root == f.plan.Rank {
 		o.Send, own = nonNil(buf), len(buf)
 	}
 	return f.postGather(o, own, piece{})
@@ -53,7 +53,7 @@ func (f flat) barrier() (*Work, error) {
 // postGather posts an operation to which this rank contributes own bytes.
 func (f flat) postGather(o engine.GatherOp, own int, p piece) (*Work, error) {
 	counted := entry{class: overlap.Gather, kind: o.Collective, bytes: o.Bytes, own: own, begun: o.After != nil}
-	return f.post(counted, p.done, func(ended func()) (*engine.Work, error) { return f.column.gather.Submit(o, ended) })
+	return f.post(counted, p.done, func(ended func()) (*engine.Work, error) { return f.column.Gather.Submit(o, ended) })
 }
 
 func (f flat) reduceScatter(send, recv []byte, o collective.Op, p piece) (rest func() *Work, err error) {
@@ -70,7 +70,7 @@ func (f flat) reduce(send, recv []byte, o collective.Op, root int) (*Work, error
 func (f flat) postReduce(kind wire.Collective, o direct.Op, p piece) (*Work, error) {
 	counted := entry{class: overlap.Reduce, kind: kind, bytes: o.Bytes(), own: len(o.Recv)}
 	return f.post(counted, p.done, func(ended func()) (*engine.Work, error) {
-		return f.column.reduce.Submit(engine.ReduceOp{Op: o}, ended)
+		return f.column.Reduce.Submit(engine.ReduceOp{Op: o}, ended)
 	})
 }
 
@@ -78,10 +78,15 @@ func (f flat) stepsOfAllreduce(segments []segment, _ int) (gather, reduce steps)
 	return steps{across: 1 + len(segments)}, steps{across: len(segments)}
 }
 
-func (f flat) wakeAgents() { f.column.lanes[overlap.Gather].Posted() }
+func (f flat) wakeAgents() { f.column.Lanes[overlap.Gather].Posted() }
 
 func (f flat) posts() mesh.Posted {
-	return mesh.Posted{overlap.Gather: f.column.gather.Posted(), overlap.Reduce: f.column.reduce.Posted()}
+	return mesh.Posted{overlap.Gather: f.column.Gather.Posted(), overlap.Reduce: f.column.Reduce.Posted()}
 }
 
-func (flat) count(s sources) sources { return s } // lanes of the column have counted all
+// counts is what the lanes of the column have counted.
+func (f flat) counts() Counts {
+	gather, _ := f.column.Gather.Stats()
+	reduce := f.column.Reduce.Stats()
+	return Counts{Gathered: gather.Done, Switched: reduce.Switched, Direct: reduce.Direct}
+}

@@ -1,4 +1,4 @@
-package group
+package hierarchy
 
 import (
 	"github.com/torch-mcast/torch-mcast/internal/engine"
@@ -7,7 +7,7 @@ import (
 )
 
 // composer makes operations out of steps on the levels of a group. Before a method posts, the arguments were checked,
-// and the caller has called lock or holds g.posting alone.
+// and the caller has called lock or holds posting alone.
 type composer interface {
 	// lock keeps others from posting, as far as steps of one operation must follow each other. unlock lets them again.
 	lock()
@@ -30,9 +30,8 @@ type composer interface {
 	wakeAgents()
 	// posts returns how many operations this rank has posted.
 	posts() mesh.Posted
-	// count returns counters that say what callers and the network see of the group. It takes values: of a pointer all
-	// of them would be made anew on the heap.
-	count(s sources) sources
+	// counts returns how many operations have ended, as callers see them.
+	counts() Counts
 }
 
 // piece says how an operation belongs to a larger call. The zero value is a call of its own.

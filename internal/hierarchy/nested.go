@@ -1,4 +1,4 @@
-package group
+package hierarchy
 
 import (
 	"cmp"
@@ -15,10 +15,10 @@ import (
 // other segment by segment: while one segment crosses the network, memory moves the one beside it.
 // All ranks of a node, and all of a column, post theirs in the same order.
 
-// nested composes operations of a group with two levels. Group.posting guards sums, calls and later.
+// nested composes operations of a group with two levels. Operations.posting guards sums, calls and later.
 type nested struct {
-	*Group
-	node   *level
+	*Operations
+	node   *Level
 	sums   partialSums
 	calls  [2]uint32        // of each class that were begun
 	later  []postponed      // steps, the first one first; none but while an operation is made
@@ -35,16 +35,16 @@ func (n *nested) posts() mesh.Posted {
 }
 
 func (n *nested) wakeAgents() {
-	n.column.lanes[overlap.Gather].Posted()
-	n.node.lanes[overlap.Gather].Posted()
-	n.node.lanes[overlap.Reduce].Posted()
-	if !n.agreed.Even() {
-		n.column.lanes[overlap.Reduce].Posted() // a segment does not end there
+	n.column.Lanes[overlap.Gather].Posted()
+	n.node.Lanes[overlap.Gather].Posted()
+	n.node.Lanes[overlap.Reduce].Posted()
+	if !n.plan.Even() {
+		n.column.Lanes[overlap.Reduce].Posted() // a segment does not end there
 	}
 }
 
 func (n *nested) stepsOfAllreduce(segments []segment, size int) (gather, reduce steps) {
-	a := n.agreed
+	a := n.plan
 	gather = n.gatherings(1).times(1 + len(segments))
 	for _, s := range segments {
 		cut := a.ReduceGrain(true).Cut(len(s.send)/a.Size, size)
@@ -69,15 +69,14 @@ func (t *tally) add(class overlap.Class, across []*Work) {
 	}
 }
 
-// count counts calls instead of steps, and apart from that what was given to, and taken from, ranks of this host.
-func (n *nested) count(s sources) sources {
-	s.gather.Done = n.ended.gather.Load()
-	s.reduce.Switched, s.reduce.Direct = n.ended.switched.Load(), n.ended.direct.Load()
-	_, gather := n.node.gather.Stats()
-	reduce := n.node.reduce.Stats()
-	s.nodeSent = gather.SentBytes + gather.ControlBytes + reduce.SentBytes
-	s.nodeReceived = gather.ReceivedBytes + reduce.ReceivedBytes
-	return s
+// counts counts calls instead of steps, and apart from that what was given to, and taken from, ranks of this host.
+func (n *nested) counts() Counts {
+	_, gather := n.node.Gather.Stats()
+	reduce := n.node.Reduce.Stats()
+	return Counts{
+		Gathered: n.ended.gather.Load(), Switched: n.ended.switched.Load(), Direct: n.ended.direct.Load(),
+		NodeSent: gather.SentBytes + gather.ControlBytes + reduce.SentBytes, NodeReceived: gather.ReceivedBytes + reduce.ReceivedBytes,
+	}
 }
 
 // composed is an operation in the making.
@@ -149,40 +148,40 @@ func onSuccess(do func()) func(error) error {
 }
 
 // gathers posts steps to the gather lane of a level. It returns nothing once some were refused.
-func (c *composed) gathers(on *level, ops ...engine.GatherOp) []*engine.Work {
+func (c *composed) gathers(on *Level, ops ...engine.GatherOp) []*engine.Work {
 	if c.err != nil || len(ops) == 0 {
 		return nil
 	}
 	for i := range ops {
 		ops[i].Call = c.call
 	}
-	works, err := on.gather.SubmitSteps(ops, c.joint.Ended)
+	works, err := on.Gather.SubmitSteps(ops, c.joint.Ended)
 	c.submitted(on, works, err)
 	return works
 }
 
 // reduces posts steps to the reduce lane of a level. It returns nothing once some were refused.
-func (c *composed) reduces(on *level, ops ...engine.ReduceOp) []*engine.Work {
+func (c *composed) reduces(on *Level, ops ...engine.ReduceOp) []*engine.Work {
 	if c.err != nil || len(ops) == 0 {
 		return nil
 	}
 	for i := range ops {
 		ops[i].Call = c.call
 	}
-	works, err := on.reduce.SubmitSteps(ops, c.joint.Ended)
+	works, err := on.Reduce.SubmitSteps(ops, c.joint.Ended)
 	c.submitted(on, works, err)
 	return works
 }
 
 // submitted takes steps that a level has taken, or its error.
-func (c *composed) submitted(on *level, works []*engine.Work, err error) {
+func (c *composed) submitted(on *Level, works []*engine.Work, err error) {
 	if err != nil {
 		c.err = cmp.Or(c.err, err)
 		return
 	}
 	c.left -= len(works)
 	c.works = append(c.works, works...)
-	lane := on.lanes[c.entry.class]
+	lane := on.Lanes[c.entry.class]
 	if on == c.column {
 		for _, w := range works {
 			c.across = append(c.across, &Work{Work: w, lane: lane})
@@ -193,9 +192,9 @@ func (c *composed) submitted(on *level, works []*engine.Work, err error) {
 
 // before returns a step, for another one to follow on a level: its end has the lane there go on. A step that was
 // refused is nil. It may be called once for each step.
-func (c *composed) before(w *engine.Work, on *level) *engine.Work {
+func (c *composed) before(w *engine.Work, on *Level) *engine.Work {
 	if w != nil {
-		lane := on.lanes[c.entry.class]
+		lane := on.Lanes[c.entry.class]
 		w.OnDone(func(error) { lane.Nudge() })
 	}
 	return w
@@ -214,7 +213,7 @@ func (c *composed) work(segments int) *Work {
 	c.nested.posted[c.entry.class].Add(1)
 	c.book(&c.entry, c.joint.Work)
 	w := &Work{Work: c.joint.Work}
-	switch here := c.node.lanes[c.entry.class]; {
+	switch here := c.node.Lanes[c.entry.class]; {
 	case len(c.rounds) == 0:
 		w.lane = here // and it has ended
 	case segments == 1:

@@ -1,4 +1,4 @@
-package group
+package hierarchy
 
 import (
 	"encoding/binary"
@@ -9,19 +9,20 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/fabrics"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
+	"github.com/torch-mcast/torch-mcast/internal/team"
 )
 
 // callBytes is the length of a call. A cache line, so that elements behind it stay aligned.
-const callBytes = 64
+const callBytes = team.Line
 
 // call is what a rank called, as it tells the others: type u8, reduction u8, zeros;
 // at 8 the factor, IEEE 754; at 16 the length in bytes; zeros. Big-endian.
 type call [callBytes]byte
 
-func newCall(t reduce.Type, op reduce.Op, factor float64, bytes int) (c call) {
-	c[0], c[1] = byte(t), byte(op)
-	if op == reduce.PremulSum {
-		binary.BigEndian.PutUint64(c[8:], math.Float64bits(factor))
+func newCall(op collective.Op, bytes int) (c call) {
+	c[0], c[1] = byte(op.Type), byte(op.Reduction)
+	if op.Reduction == reduce.PremulSum {
+		binary.BigEndian.PutUint64(c[8:], math.Float64bits(op.Factor))
 	}
 	binary.BigEndian.PutUint64(c[16:], uint64(bytes))
 	return c
@@ -37,14 +38,14 @@ func (c *call) String() string {
 
 // compare looks at the calls of all ranks, each at the beginning of its record of equal length. If
 // another rank's call differs, the group fails, and this call with it.
-func (g *Group) compare(mine call, records []byte) error {
-	n := len(records) / g.agreed.Size
-	for r := range g.agreed.Size {
+func (o *Operations) compare(mine call, records []byte) error {
+	n := len(records) / o.plan.Size
+	for r := range o.plan.Size {
 		if theirs := call(records[r*n:]); theirs != mine {
-			f := fabrics.Disagree(g.agreed.Rank, &collective.Disagreement{
-				Ranks: [2]int{g.agreed.Rank, r}, What: [2]string{mine.String(), theirs.String()},
+			f := fabrics.Disagree(o.plan.Rank, &collective.Disagreement{
+				Ranks: [2]int{o.plan.Rank, r}, What: [2]string{mine.String(), theirs.String()},
 			}, "")
-			g.mesh.Report(f)
+			o.report(f)
 			return f
 		}
 	}
@@ -52,19 +53,19 @@ func (g *Group) compare(mine call, records []byte) error {
 }
 
 // announce gathers the calls of all ranks in an operation of their own. ended is called when they
-// are compared, with an error or nil. g.posting is held.
-func (g *Group) announce(mine call, ended func(err error)) (*engine.Work, error) {
-	all := make([]byte, g.agreed.Size*callBytes)
-	own := all[g.agreed.Rank*callBytes:][:callBytes]
+// are compared, with an error or nil. o.posting is held.
+func (o *Operations) announce(mine call, ended func(err error)) (*engine.Work, error) {
+	all := make([]byte, o.plan.Size*callBytes)
+	own := all[o.plan.Rank*callBytes:][:callBytes]
 	copy(own, mine[:])
 	joint := engine.NewJoint(1, func(err error) error {
 		if err == nil {
-			err = g.compare(mine, all)
+			err = o.compare(mine, all)
 		}
 		ended(err)
 		return err
 	})
-	w, err := g.composer.allgather(own, own, all, piece{segment: true, done: joint.Ended})
+	w, err := o.composer.allgather(own, own, all, piece{segment: true, done: joint.Ended})
 	if err != nil {
 		return nil, err
 	}

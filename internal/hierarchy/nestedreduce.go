@@ -1,4 +1,4 @@
-package group
+package hierarchy
 
 import (
 	"github.com/torch-mcast/torch-mcast/internal/engine"
@@ -74,7 +74,7 @@ func callOf(c wire.Collective, o collective.Op, bytes, root int) wire.Call {
 // of every column, and each column sums the results of its nodes. The result for a rank in no
 // column goes to the rank that stands for it, and from there over memory.
 func (n *nested) reduceScatter(send, recv []byte, o collective.Op, p piece) (rest func() *Work, err error) {
-	a, bytes, size := n.agreed, len(recv), o.Type.Size()
+	a, bytes, size := n.plan, len(recv), o.Type.Size()
 	segments := a.ReduceGrain(p.segment).Cut(bytes, size)
 	within, across, finish := split(o, a.Size)
 	c, err := n.compose(outline{
@@ -107,7 +107,7 @@ func (n *nested) reduceScatter(send, recv []byte, o collective.Op, p piece) (res
 
 // reductions returns of how many steps a Reduce-Scatter of so many segments is.
 func (n *nested) reductions(segments int) (s steps) {
-	a := n.agreed
+	a := n.plan
 	if s.within = 1; !a.Even() {
 		s.within = a.Node.Size() // one for each column, and one for each rank in none
 	}
@@ -120,7 +120,7 @@ func (n *nested) reductions(segments int) (s steps) {
 // sumsOfNode are the steps that sum what this node has of a segment, for the owners of all columns; sums takes those of
 // the own column. Columns of equal hosts have as many owners each, so that one step sums for all of them.
 func (n *nested) sumsOfNode(o collective.Op, shard func(rank int) []byte, sums *nodeSums) (ops []engine.ReduceOp) {
-	a := n.agreed
+	a := n.plan
 	if a.Even() {
 		row := func(column, row int) []byte { return shard(a.Owners[column][row]) }
 		return []engine.ReduceOp{{Op: direct.Op{Op: o, Recv: sums.bytes, Rows: len(a.Nodes), Row: row}, After: sums.free}}
@@ -139,7 +139,7 @@ func (n *nested) sumsOfNode(o collective.Op, shard func(rank int) []byte, sums *
 // sumsOfColumn are the steps that add up the sums of the nodes. Results for ranks of this host that are in no column
 // replace this node's own sums for them.
 func (n *nested) sumsOfColumn(o collective.Op, sums *nodeSums, recv []byte, after *engine.Work) []engine.ReduceOp {
-	a := n.agreed
+	a := n.plan
 	shard := func(host int) []byte { return sums.rows(host, host+1) }
 	ops := []engine.ReduceOp{{Op: direct.Op{Op: o, Recv: recv, Shards: shard}, After: after}}
 	for _, h := range a.StandsFor() {
@@ -163,7 +163,7 @@ func reduction(o collective.Op, root int, send, recv []byte, after *engine.Work)
 // handOn brings results of a segment to ranks of this host that are in no column. sums is the memory that this rank's
 // column has read and that holds the results now; nil: this rank is in no column, and gets its own result in recv.
 func (c *composed) handOn(o collective.Op, to []team.Surplus, sums *nodeSums, recv []byte) {
-	a, gives := c.agreed, false
+	a, gives := c.plan, false
 	var ops []engine.ReduceOp
 	for _, r := range to {
 		if r.Host != a.HostIndex {
@@ -193,12 +193,12 @@ func (c *composed) handOn(o collective.Op, to []team.Surplus, sums *nodeSums, re
 const handOnBehind = sumSlots / 2
 
 // joinRoute has this rank's column agree with the others upon how to reduce, though it has nothing to.
-func (c *composed) joinRoute() { _, c.err = c.column.reduce.SubmitSteps(nil, nil) }
+func (c *composed) joinRoute() { _, c.err = c.column.Reduce.SubmitSteps(nil, nil) }
 
 // reduce is a Reduce on two levels: to the root's column in each node, and there to the root's host. If the
 // root is in no column, who stands for it hands the result on.
 func (n *nested) reduce(send, recv []byte, o collective.Op, root int) (*Work, error) {
-	a, size := n.agreed, o.Type.Size()
+	a, size := n.plan, o.Type.Size()
 	host, place := a.Where(root)
 	column := place % a.Columns
 	segments := team.RootGrain().Cut(len(send), size)
