@@ -5,10 +5,10 @@ package main
 // #include "mcast.h"
 import "C"
 
-import "github.com/torch-mcast/torch-mcast/internal/group"
+import "github.com/torch-mcast/torch-mcast/internal/monitor"
 
 // copyStats gives C the counters.
-func copyStats(to *C.struct_mcast_stats, s *group.Stats) {
+func copyStats(to *C.struct_mcast_stats, s *monitor.Stats) {
 	to.gather_ops = C.uint64_t(s.GatherOps)
 	to.gather_bytes = C.uint64_t(s.GatherBytes)
 	to.gather_sent_bytes = C.uint64_t(s.GatherSentBytes)

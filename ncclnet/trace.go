@@ -17,6 +17,7 @@ import (
 
 	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/group"
+	"github.com/torch-mcast/torch-mcast/internal/monitor"
 	"github.com/torch-mcast/torch-mcast/internal/trace"
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
 )
@@ -73,7 +74,7 @@ func traceOnSignal(s *config.Settings) {
 				if _, err := wanted.Read(count); err != nil {
 					return
 				}
-				group.DumpAtSignal(where, log)
+				monitor.DumpAtSignal(where, log)
 			}
 		}()
 	})

@@ -8,8 +8,8 @@ import (
 
 	"github.com/torch-mcast/torch-mcast/internal/bench"
 	"github.com/torch-mcast/torch-mcast/internal/config"
-	"github.com/torch-mcast/torch-mcast/internal/group"
 	"github.com/torch-mcast/torch-mcast/internal/lab/ring"
+	"github.com/torch-mcast/torch-mcast/internal/monitor"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
 )
 
@@ -84,8 +84,8 @@ func (g *unicast) Moved() (sent, received uint64) {
 	return sent - g.barrierOut, received - g.barrierIn
 }
 
-func (*unicast) Info() group.Info {
-	return group.Info{Fabric: "tcp", Reason: "unicast", ReduceScatter: "ring", ReduceScatterReason: "as asked"}
+func (*unicast) Info() monitor.Info {
+	return monitor.Info{Fabric: "tcp", Reason: "unicast", ReduceScatter: "ring", ReduceScatterReason: "as asked"}
 }
 
 func (g *unicast) Close() error { return g.ring.Close() }

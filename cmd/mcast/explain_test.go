@@ -9,8 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/torch-mcast/torch-mcast/internal/group"
 	"github.com/torch-mcast/torch-mcast/internal/hoststat"
+	"github.com/torch-mcast/torch-mcast/internal/monitor"
 	"github.com/torch-mcast/torch-mcast/internal/watch"
 )
 
@@ -23,7 +23,7 @@ func TestExplainOfHosts(t *testing.T) {
 		for r := range 2 {
 			ranks = append(ranks, watch.Rank{
 				PID: r, At: n * time.Second, Host: "node\x1b7", Place: &hoststat.Host{Throttled: n * time.Duration(r) * time.Second / 2},
-				Live: group.Live{Group: "abc", Info: group.Info{Rank: r, Size: 3, Fabric: "udp"}},
+				Live: monitor.Live{Group: "abc", Info: monitor.Info{Rank: r, Size: 3, Fabric: "udp"}},
 			})
 		}
 		return ranks, nil
@@ -61,7 +61,7 @@ func TestExplainOfRanksThatEnd(t *testing.T) {
 		server := httptest.NewServer(watch.Serve(func() ([]watch.Rank, []error) {
 			ranks := make([]watch.Rank, there[min(looks, 1)])
 			for r := range ranks {
-				ranks[r] = watch.Rank{PID: r + 1, Live: group.Live{Group: "abc", Info: group.Info{Rank: r, Size: 2}}}
+				ranks[r] = watch.Rank{PID: r + 1, Live: monitor.Live{Group: "abc", Info: monitor.Info{Rank: r, Size: 2}}}
 			}
 			looks++
 			return ranks, nil

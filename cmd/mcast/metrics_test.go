@@ -19,7 +19,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/torch-mcast/torch-mcast/internal/config"
-	"github.com/torch-mcast/torch-mcast/internal/group"
+	"github.com/torch-mcast/torch-mcast/internal/hierarchy"
+	"github.com/torch-mcast/torch-mcast/internal/monitor"
 	"github.com/torch-mcast/torch-mcast/internal/watch"
 )
 
@@ -68,9 +69,9 @@ func TestOTLP(t *testing.T) {
 	defer stub.Close()
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(&watch.Collector{Look: func() ([]watch.Rank, []error) {
-		return []watch.Rank{{PID: 1, Live: group.Live{
-			Group: "abc", Info: group.Info{Rank: 3, Size: 4}, Counters: map[string]uint64{"gather_ops": 70},
-			Times: []group.Times{{Kind: "allgather", Size: "4KiB", Sum: time.Second, Counts: []uint64{2, 1}}},
+		return []watch.Rank{{PID: 1, Live: monitor.Live{
+			Group: "abc", Info: monitor.Info{Rank: 3, Size: 4}, Counters: map[string]uint64{"gather_ops": 70},
+			Times: []hierarchy.Times{{Kind: "allgather", Size: "4KiB", Sum: time.Second, Counts: []uint64{2, 1}}},
 		}}}, nil
 	}})
 	s, err := newOTLPSender(t.Context(), stub.URL+"/v1/metrics", registry)

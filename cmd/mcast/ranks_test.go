@@ -9,18 +9,18 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/torch-mcast/torch-mcast/internal/group"
 	"github.com/torch-mcast/torch-mcast/internal/live"
+	"github.com/torch-mcast/torch-mcast/internal/monitor"
 	"github.com/torch-mcast/torch-mcast/internal/watch"
 )
 
 // TestChosenRanks: of a process all ranks of its groups are chosen, since ranks are compared with each other.
 func TestChosenRanks(t *testing.T) {
 	all := []watch.Rank{
-		{PID: 1, Run: "a", Live: group.Live{Group: "cafe", Info: group.Info{Rank: 0}}},
-		{PID: 2, Run: "a", Live: group.Live{Group: "cafe", Info: group.Info{Rank: 1}}},
-		{PID: 2, Run: "a", Live: group.Live{Group: "beef", Info: group.Info{Rank: 0}}},
-		{PID: 3, Run: "b", Live: group.Live{Group: "cab0", Info: group.Info{Rank: 0}}},
+		{PID: 1, Run: "a", Live: monitor.Live{Group: "cafe", Info: monitor.Info{Rank: 0}}},
+		{PID: 2, Run: "a", Live: monitor.Live{Group: "cafe", Info: monitor.Info{Rank: 1}}},
+		{PID: 2, Run: "a", Live: monitor.Live{Group: "beef", Info: monitor.Info{Rank: 0}}},
+		{PID: 3, Run: "b", Live: monitor.Live{Group: "cab0", Info: monitor.Info{Rank: 0}}},
 	}
 	for want, f := range map[string]rankFlags{
 		"cafe0 cafe1 beef0 cab00": {},

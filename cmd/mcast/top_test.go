@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/torch-mcast/torch-mcast/internal/group"
+	"github.com/torch-mcast/torch-mcast/internal/monitor"
 	"github.com/torch-mcast/torch-mcast/internal/watch"
 )
 
@@ -19,8 +19,8 @@ func TestTopShowsRates(t *testing.T) {
 	looks := 0
 	look := func() ([]watch.Rank, []error) {
 		looks++
-		r := watch.Rank{PID: 1, At: time.Duration(looks) * time.Second, Live: group.Live{
-			Group: "abc", Info: group.Info{Size: 1}, Counters: map[string]uint64{"gather_ops": uint64(70 * looks)},
+		r := watch.Rank{PID: 1, At: time.Duration(looks) * time.Second, Live: monitor.Live{
+			Group: "abc", Info: monitor.Info{Size: 1}, Counters: map[string]uint64{"gather_ops": uint64(70 * looks)},
 		}}
 		return []watch.Rank{r}, []error{errors.New("rank of another")}
 	}

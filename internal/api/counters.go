@@ -9,7 +9,7 @@ type Counter struct {
 	Name   string
 	Unit   Unit
 	Group  Group
-	Source string // what counts it: a Go expression over s, internal/group's sources
+	Source string // what counts it: a Go expression over s, internal/monitor's sources
 	What   string // the counted thing, one sentence
 	Normal string // whether that is normal, or where to look
 }

@@ -26,7 +26,7 @@ type output struct {
 }
 
 var outputs = []output{
-	{"internal/group/stats.go", "group.go.tmpl", ""},
+	{"internal/monitor/stats.go", "monitor.go.tmpl", ""},
 	{"pkg/collnet/stats.go", "collnet.go.tmpl", ""},
 	{"ncclnet/mcast.h", "stats.h.tmpl", "counters"},
 	{"ncclnet/mcast.h", "errors.h.tmpl", "errors"},

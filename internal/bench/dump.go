@@ -9,6 +9,7 @@ import (
 
 	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/group"
+	"github.com/torch-mcast/torch-mcast/internal/monitor"
 )
 
 // dumping is begun once in a process.
@@ -25,7 +26,7 @@ func dumpOnSignal(s *config.Settings) {
 		signal.Notify(asked, unix.SIGUSR2)
 		go func() {
 			for range asked {
-				group.DumpAtSignal(where, log)
+				monitor.DumpAtSignal(where, log)
 			}
 		}()
 	})

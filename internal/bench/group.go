@@ -7,6 +7,7 @@ import (
 
 	"github.com/torch-mcast/torch-mcast/internal/bootstrap"
 	"github.com/torch-mcast/torch-mcast/internal/group"
+	"github.com/torch-mcast/torch-mcast/internal/monitor"
 	"github.com/torch-mcast/torch-mcast/internal/owntime"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
 	"github.com/torch-mcast/torch-mcast/pkg/overlap"
@@ -22,7 +23,7 @@ type Contender interface {
 	// Moved returns the bytes that this rank has sent and received. Sent is everything: data with headers, control,
 	// repairs. Received is data with headers alone, and not what came by repair or was relayed.
 	Moved() (sent, received uint64)
-	Info() group.Info
+	Info() monitor.Info
 	Close() error
 }
 

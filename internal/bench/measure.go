@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/torch-mcast/torch-mcast/internal/group"
+	"github.com/torch-mcast/torch-mcast/internal/monitor"
 	"github.com/torch-mcast/torch-mcast/pkg/overlap"
 )
 
@@ -68,7 +68,7 @@ func (b *bench) rounding() string {
 
 // asAsked reports a Reduce-Scatter that did not go through the switch, although it should have.
 // One rank says so: ranks always agree.
-func (b *bench) asAsked(info group.Info) error {
+func (b *bench) asAsked(info monitor.Info) error {
 	if b.rank != 0 || !b.reduces() || b.ring != nil || b.settings.Switch == "" || info.ReduceScatter == switched || b.tiny() {
 		return nil
 	}

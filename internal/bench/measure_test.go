@@ -5,7 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/torch-mcast/torch-mcast/internal/group"
+	"github.com/torch-mcast/torch-mcast/internal/monitor"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
 )
 
@@ -35,7 +35,7 @@ func (e *early) Moved() (sent, received uint64) { return 0, e.received }
 
 func (e *early) count(c *[numCounters]uint64) { c[counterInjected] = e.received / 100 }
 
-func (*early) Info() group.Info { return group.Info{} }
+func (*early) Info() monitor.Info { return monitor.Info{} }
 
 func (e *early) Allgather(send, recv []byte) error {
 	copy(recv, send)

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/torch-mcast/torch-mcast/internal/group"
+	"github.com/torch-mcast/torch-mcast/internal/monitor"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
 	"github.com/torch-mcast/torch-mcast/pkg/overlap"
 )
@@ -73,11 +73,11 @@ type Waits struct {
 	Finish   float64 `json:"finish_us"`
 }
 
-// switched is what group.Info calls a Reduce-Scatter that goes through a switch.
+// switched is what monitor.Info calls a Reduce-Scatter that goes through a switch.
 const switched = "switch"
 
 // newResult sums up the reports of all ranks. copied and copyTime are of meter.memcpy.
-func newResult(b *bench, info group.Info, n int, name string, reports [][]uint64, copied int, copyTime time.Duration) Result {
+func newResult(b *bench, info monitor.Info, n int, name string, reports [][]uint64, copied int, copyTime time.Duration) Result {
 	ranks := len(reports)
 	r := Result{
 		Collective: name, Fabric: info.Fabric, Ranks: ranks, Nodes: info.Nodes, Bytes: n, Count: n, Type: reduce.U8.String(),

@@ -11,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/torch-mcast/torch-mcast/internal/group"
+	"github.com/torch-mcast/torch-mcast/internal/monitor"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
 	"github.com/torch-mcast/torch-mcast/internal/stamp"
 )
@@ -29,14 +29,14 @@ func sample(name string, b *bench) Result {
 	}
 	ranks[0] = append(ranks[0], 10_000, 40_000, 20_000)
 	ranks[1] = append(ranks[1], 30_000, 10_000, 10_000)
-	info := group.Info{Fabric: "udp", Nodes: 2, ReduceScatter: "switch", ReduceScatterReason: "asked for"}
+	info := monitor.Info{Fabric: "udp", Nodes: 2, ReduceScatter: "switch", ReduceScatterReason: "asked for"}
 	return newResult(b, info, 1000, name, ranks, 4000, time.Microsecond)
 }
 
 // TestRowsAreStamped: each row of --json says when, with which commit and where it was measured.
 func TestRowsAreStamped(t *testing.T) {
 	var out bytes.Buffer
-	require.NoError(t, newReport(&out, &bench{json: true}).print([]Result{sample("allgather", &bench{}), sample("broadcast", &bench{})}, group.Info{}))
+	require.NoError(t, newReport(&out, &bench{json: true}).print([]Result{sample("allgather", &bench{}), sample("broadcast", &bench{})}, monitor.Info{}))
 	require.NoError(t, (&Census{Groups: 4, Fabric: "udp"}).print(&out, true, true))
 	require.NoError(t, newNodeUse(1e9, time.Second).print(&out, true))
 	lines := json.NewDecoder(&out)
@@ -121,7 +121,7 @@ func TestMedian(t *testing.T) {
 func TestJSONHasTheFieldsThatOthersRead(t *testing.T) {
 	var out bytes.Buffer
 	r := sample("allgather", &bench{})
-	require.NoError(t, newReport(&out, &bench{json: true}).print([]Result{r}, group.Info{}))
+	require.NoError(t, newReport(&out, &bench{json: true}).print([]Result{r}, monitor.Info{}))
 	require.Equal(t, 1, bytes.Count(out.Bytes(), []byte("\n")))
 	var fields map[string]any
 	require.NoError(t, json.Unmarshal(out.Bytes(), &fields))
@@ -137,7 +137,7 @@ func TestJSONHasTheFieldsThatOthersRead(t *testing.T) {
 func TestTable(t *testing.T) {
 	var out bytes.Buffer
 	b := &bench{collective: "reducescatter", ranks: 2, dtype: reduce.F32}
-	info := group.Info{Fabric: "udp", Reason: "asked for", Interface: "lo", ChunkBytes: 1440, Notes: []string{"no GRO"},
+	info := monitor.Info{Fabric: "udp", Reason: "asked for", Interface: "lo", ChunkBytes: 1440, Notes: []string{"no GRO"},
 		ReduceScatter: "switch", ReduceScatterReason: "through there"}
 	report := newReport(&out, b)
 	r := sample("reducescatter", b)
@@ -161,7 +161,7 @@ func TestTableOfAnOverlap(t *testing.T) {
 	b := &bench{collective: "overlap", ranks: 2, dtype: reduce.F32}
 	all := []Result{sample("allgather", b), sample("reducescatter", b), sample("overlap", b)}
 	all[2].Speedup, all[2].SumAloneUS = 1.5, 45
-	require.NoError(t, newReport(&out, b).print(all, group.Info{Fabric: "shm", Reason: "one host", ReduceScatter: "direct", ReduceScatterReason: "no switch"}))
+	require.NoError(t, newReport(&out, b).print(all, monitor.Info{Fabric: "shm", Reason: "one host", ReduceScatter: "direct", ReduceScatterReason: "no switch"}))
 	require.Equal(t, `# overlap, 2 ranks, fabric shm (one host), chunks of 0 bytes
 # Reduce-Scatter: direct (no switch)
 # size: bytes a rank, N. time: p50 over the iterations, of the slowest rank. algbw, busbw: as in nccl-tests.

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/torch-mcast/torch-mcast/internal/group"
+	"github.com/torch-mcast/torch-mcast/internal/monitor"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
 	"github.com/torch-mcast/torch-mcast/internal/stamp"
 )
@@ -22,7 +22,7 @@ type report struct {
 func newReport(w io.Writer, b *bench) *report { return &report{w: w, bench: b} }
 
 // print shows the results of a size.
-func (r *report) print(results []Result, info group.Info) error {
+func (r *report) print(results []Result, info monitor.Info) error {
 	if r.bench.json {
 		out := json.NewEncoder(r.w)
 		for i := range results {
@@ -52,7 +52,7 @@ func (r *report) print(results []Result, info group.Info) error {
 }
 
 // head says where the run is and what the columns mean.
-func (r *report) head(text *strings.Builder, info group.Info) {
+func (r *report) head(text *strings.Builder, info monitor.Info) {
 	where := []string{"fabric " + info.Fabric + " (" + info.Reason + ")"}
 	if info.Interface != "" {
 		where = append(where, "interface "+info.Interface)

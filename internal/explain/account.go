@@ -7,8 +7,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/torch-mcast/torch-mcast/internal/group"
+	"github.com/torch-mcast/torch-mcast/internal/hierarchy"
 	"github.com/torch-mcast/torch-mcast/internal/hoststat"
+	"github.com/torch-mcast/torch-mcast/internal/monitor"
 	"github.com/torch-mcast/torch-mcast/internal/watch"
 )
 
@@ -23,11 +24,11 @@ type Account struct {
 	Allgather string            `json:"allgather"` // how it travels
 	Reason    string            `json:"allgather_reason"`
 	Chunk     int               `json:"chunk_bytes"`
-	Ring      []int             `json:"ring"` // group.Info.Ring; null: the order of the numbers, empty: unknown
+	Ring      []int             `json:"ring"` // monitor.Info.Ring; null: the order of the numbers, empty: unknown
 	Span      time.Duration     `json:"span_ns"`
 	Counters  map[string]uint64 `json:"counters"` // growth of each counter
-	Awaited   []group.Awaited   `json:"awaited"`  // growth of each wait
-	Waiting   []group.Waiting   `json:"waiting"`  // now
+	Awaited   []monitor.Awaited `json:"awaited"`  // growth of each wait
+	Waiting   []monitor.Waiting `json:"waiting"`  // now
 	Failed    string            `json:"failed"`
 	Took      float64           `json:"took_s"`      // its operations, on average
 	Variance  float64           `json:"variance_s2"` // variance of the time of its operations
@@ -84,7 +85,7 @@ func account(was, now *watch.Rank) Account {
 	for name, n := range now.Counters {
 		a.Counters[name] = n - min(n, was.Counters[name])
 	}
-	known := make(map[int]group.Awaited, len(was.Awaited))
+	known := make(map[int]monitor.Awaited, len(was.Awaited))
 	for _, b := range was.Awaited {
 		known[b.Rank] = b
 	}
@@ -126,9 +127,9 @@ func grown(was, now *hoststat.Host) hoststat.Host {
 const mostTook = 1e9
 
 // took returns the mean (s) and the variance (s^2) of the time of operations that ended between two moments.
-func took(was, now []group.Times) (mean, variance float64) {
+func took(was, now []hierarchy.Times) (mean, variance float64) {
 	var n, sum, squares float64
-	add := func(all []group.Times, sign float64) {
+	add := func(all []hierarchy.Times, sign float64) {
 		for _, t := range all {
 			for _, count := range t.Counts {
 				n += sign * float64(count)
@@ -159,13 +160,13 @@ func (a *Account) busy() float64 {
 }
 
 // of returns the waits for a rank.
-func (a *Account) of(rank int) group.Awaited {
+func (a *Account) of(rank int) monitor.Awaited {
 	for _, w := range a.Awaited {
 		if w.Rank == rank {
 			return w
 		}
 	}
-	return group.Awaited{Rank: rank}
+	return monitor.Awaited{Rank: rank}
 }
 
 // repairedShare is which part of the chunks that it received came by repair, and how many did.

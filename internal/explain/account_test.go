@@ -8,7 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/torch-mcast/torch-mcast/internal/group"
+	"github.com/torch-mcast/torch-mcast/internal/hierarchy"
 	"github.com/torch-mcast/torch-mcast/internal/hoststat"
+	"github.com/torch-mcast/torch-mcast/internal/monitor"
 	"github.com/torch-mcast/torch-mcast/internal/watch"
 )
 
@@ -18,10 +20,10 @@ func TestBetween(t *testing.T) {
 		n := uint64(second)
 		counts := make([]uint64, 25)
 		counts[16], counts[18] = 9*n/5, n/5
-		return watch.Rank{PID: 7, At: second * time.Second, Host: "node3", Place: &hoststat.Host{Throttled: second, InBytes: n, Links: []hoststat.Link{{Name: "eth0", Mbps: 100}}}, Live: group.Live{
-			Group: "abc", Info: group.Info{Rank: rank, Size: 4, Interface: "eth0"}, Counters: map[string]uint64{"gather_ops": 50 * n},
-			Awaited: []group.Awaited{{Rank: 1, Chunks: second, Repaired: n}},
-			Times:   []group.Times{{Kind: "allgather", Size: "1MiB", Sum: second * time.Second, Squares: float64(second) / 5 * 4, Counts: counts}},
+		return watch.Rank{PID: 7, At: second * time.Second, Host: "node3", Place: &hoststat.Host{Throttled: second, InBytes: n, Links: []hoststat.Link{{Name: "eth0", Mbps: 100}}}, Live: monitor.Live{
+			Group: "abc", Info: monitor.Info{Rank: rank, Size: 4, Interface: "eth0"}, Counters: map[string]uint64{"gather_ops": 50 * n},
+			Awaited: []monitor.Awaited{{Rank: 1, Chunks: second, Repaired: n}},
+			Times:   []hierarchy.Times{{Kind: "allgather", Size: "1MiB", Sum: second * time.Second, Squares: float64(second) / 5 * 4, Counts: counts}},
 		}}
 	}
 	other := at(0, 15)
@@ -34,13 +36,13 @@ func TestBetween(t *testing.T) {
 	require.Equal(t, 2, a.Rank)
 	require.Equal(t, 5*time.Second, a.Span)
 	require.EqualValues(t, 250, a.Counters["gather_ops"])
-	require.Equal(t, []group.Awaited{{Rank: 1, Chunks: 5, Repaired: 5}}, a.Awaited)
+	require.Equal(t, []monitor.Awaited{{Rank: 1, Chunks: 5, Repaired: 5}}, a.Awaited)
 	require.EqualValues(t, 5, a.Place.Throttled)
 	require.EqualValues(t, 5, a.Place.InBytes)
 	require.Equal(t, 100, a.link())
 	require.InDelta(t, 0.5, a.Took, 1e-9, "ten operations took 5 s")
 	require.InDelta(t, 0.15, a.Variance, 1e-9, "... and their squares 4 s^2")
-	for _, of := range [][2][]group.Times{
+	for _, of := range [][2][]hierarchy.Times{
 		{}, {nil, {{Squares: 1}}}, {{{Squares: 1e308}}, {{Counts: []uint64{1}, Squares: 1e308}, {Squares: 1e308}}},
 		{nil, {{Counts: []uint64{1}, Squares: 1e308}, {Squares: 1e308}}}, {{{Counts: []uint64{9}}}, {{Counts: []uint64{1}}}},
 		{nil, {{Counts: []uint64{1}, Sum: -time.Second}}}, {{{Squares: 1e308}, {Squares: 1e308}}, {{Counts: []uint64{1}, Squares: 1e308}, {Squares: 1e308}}},
@@ -74,9 +76,9 @@ func TestEvenness(t *testing.T) {
 // TestBetweenPages: if only the second page has a rank, the wait for this rank in between is known if the first page
 // has all ranks, and unknown if it has left out some.
 func TestBetweenPages(t *testing.T) {
-	for others, want := range map[int][]group.Awaited{0: {{Rank: 1, Chunks: 2}, {Rank: 2, Chunks: 900}}, 7: {{Rank: 1, Chunks: 2}}} {
-		before := watch.Rank{At: 1, Live: group.Live{Awaited: []group.Awaited{{Rank: 1, Chunks: 3}}, AwaitedOthers: others}}
-		now := watch.Rank{At: 2, Live: group.Live{Awaited: []group.Awaited{{Rank: 1, Chunks: 5}, {Rank: 2, Chunks: 900}}, AwaitedOthers: 7}}
+	for others, want := range map[int][]monitor.Awaited{0: {{Rank: 1, Chunks: 2}, {Rank: 2, Chunks: 900}}, 7: {{Rank: 1, Chunks: 2}}} {
+		before := watch.Rank{At: 1, Live: monitor.Live{Awaited: []monitor.Awaited{{Rank: 1, Chunks: 3}}, AwaitedOthers: others}}
+		now := watch.Rank{At: 2, Live: monitor.Live{Awaited: []monitor.Awaited{{Rank: 1, Chunks: 5}, {Rank: 2, Chunks: 900}}, AwaitedOthers: 7}}
 		require.Equal(t, want, Between([]watch.Rank{before}, []watch.Rank{now})[0].Accounts[0].Awaited)
 	}
 }
@@ -91,7 +93,7 @@ func TestManyRanks(t *testing.T) {
 			a.Counters["gather_busy_ns"] = 3e8
 		}
 		for other := range ranks {
-			w := group.Awaited{Rank: other, Barrier: time.Millisecond}
+			w := monitor.Awaited{Rank: other, Barrier: time.Millisecond}
 			if other == 7 {
 				w.Barrier = 600 * time.Millisecond
 			}
@@ -117,8 +119,8 @@ func TestPagesOfManyRanks(t *testing.T) {
 		wait             = 600 * time.Millisecond
 	)
 	type seen struct {
-		lately  group.Lately
-		awaited []group.Awaited
+		lately  monitor.Lately
+		awaited []monitor.Awaited
 	}
 	all := map[int]*seen{}
 	for rank := late % each; rank < ranks; rank += each {
@@ -128,7 +130,7 @@ func TestPagesOfManyRanks(t *testing.T) {
 			if other < 100 {
 				once = time.Hour
 			}
-			all[rank].awaited = append(all[rank].awaited, group.Awaited{Rank: other, Barrier: once})
+			all[rank].awaited = append(all[rank].awaited, monitor.Awaited{Rank: other, Barrier: once})
 		}
 		for range 300 {
 			all[rank].lately.Pass(all[rank].awaited)
@@ -154,8 +156,8 @@ func TestPagesOfManyRanks(t *testing.T) {
 				busy = at * 3 / 10
 			}
 			some, others := s.lately.Most(rank, slices.Clone(s.awaited))
-			found = append(found, watch.Rank{At: at, Live: group.Live{
-				Group: "abc", Info: group.Info{Rank: rank, Size: ranks}, Counters: map[string]uint64{"gather_busy_ns": uint64(busy)},
+			found = append(found, watch.Rank{At: at, Live: monitor.Live{
+				Group: "abc", Info: monitor.Info{Rank: rank, Size: ranks}, Counters: map[string]uint64{"gather_busy_ns": uint64(busy)},
 				Awaited: some, AwaitedOthers: others,
 			}})
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/torch-mcast/torch-mcast/internal/group"
 	"github.com/torch-mcast/torch-mcast/internal/hoststat"
+	"github.com/torch-mcast/torch-mcast/internal/monitor"
 )
 
 // Limit is what a job waits for that is slower than it could be, after TCP's extended statistics (RFC 4898), which tell
@@ -102,7 +103,7 @@ func silent(j *Job) []Finding {
 	return []Finding{{
 		Cause: "no-answer", Limit: Application, Ranks: j.Silent, Share: 1,
 		What:    fmt.Sprintf("%s not answered the others: stopped, dead, cut off, or without a core for long", plural(j.Silent, "has", "have")),
-		Figures: []string{fmt.Sprintf("%d of %d ranks answered within %v", len(j.Accounts), j.Size, group.AnswerWithin)},
+		Figures: []string{fmt.Sprintf("%d of %d ranks answered within %v", len(j.Accounts), j.Size, monitor.AnswerWithin)},
 		Remedy:  "look at its process on its host (ps shows T for one that is stopped) and at its log; mcast doctor looks at the path",
 	}}
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/torch-mcast/torch-mcast/internal/config"
-	"github.com/torch-mcast/torch-mcast/internal/group"
+	"github.com/torch-mcast/torch-mcast/internal/monitor"
 	"github.com/torch-mcast/torch-mcast/internal/watch"
 )
 
@@ -182,7 +182,7 @@ func TestWhoDoesNotAnswer(t *testing.T) {
 	require.NotContains(t, strings.Join(r.Lines(), "\n"), "not looked at")
 
 	j.Silent = []int{2}
-	j.Accounts[0].Waiting = []group.Waiting{{Operation: "barrier 3", Ranks: []int{2}, For: 12 * time.Second}}
+	j.Accounts[0].Waiting = []monitor.Waiting{{Operation: "barrier 3", Ranks: []int{2}, For: 12 * time.Second}}
 	require.Equal(t, []string{"no-answer[2]", "stalled[2]"}, said(Verdict(j)))
 }
 
@@ -192,7 +192,7 @@ func TestFullLinks(t *testing.T) {
 		j := recorded(t)[name]
 		for i := range j.Accounts {
 			if a := &j.Accounts[i]; a.Rank != 2 {
-				a.Awaited = append(slices.DeleteFunc(a.Awaited, func(w group.Awaited) bool { return w.Rank == 2 }), group.Awaited{Rank: 2, Chunks: a.Span / 2})
+				a.Awaited = append(slices.DeleteFunc(a.Awaited, func(w monitor.Awaited) bool { return w.Rank == 2 }), monitor.Awaited{Rank: 2, Chunks: a.Span / 2})
 			}
 		}
 		require.Equal(t, want, said(Verdict(j)), name)
@@ -208,13 +208,13 @@ func TestFullLinks(t *testing.T) {
 func TestStalledAtADeadLink(t *testing.T) {
 	j := recorded(t)["healthy"]
 	for i := range j.Accounts {
-		w := group.Waiting{Operation: "allgather of 8 bytes, number 3", For: 12 * time.Second}
+		w := monitor.Waiting{Operation: "allgather of 8 bytes, number 3", For: 12 * time.Second}
 		for r := range j.Size {
 			if r != i {
 				w.Ranks = append(w.Ranks, r)
 			}
 		}
-		j.Accounts[i].Waiting = []group.Waiting{w}
+		j.Accounts[i].Waiting = []monitor.Waiting{w}
 	}
 	require.Equal(t, []string{"stalled[]"}, said(Verdict(j)))
 	j.Accounts[2].Place.OutBytes = 0
@@ -230,7 +230,7 @@ func TestStalledAtADeadLink(t *testing.T) {
 		require.Equal(t, []string{"stalled[]"}, said(Verdict(j)), "nobody knows what the interface passes, or it has nothing to do with it")
 		j = recorded(t)["healthy"]
 		for i := range j.Accounts {
-			j.Accounts[i].Waiting = []group.Waiting{{Operation: "barrier 3", Ranks: []int{(i + 1) % j.Size}, For: 12 * time.Second}}
+			j.Accounts[i].Waiting = []monitor.Waiting{{Operation: "barrier 3", Ranks: []int{(i + 1) % j.Size}, For: 12 * time.Second}}
 		}
 		j.Accounts[2].Place.OutBytes = 0
 	}
@@ -252,8 +252,8 @@ func TestOtherTraffic(t *testing.T) {
 
 // TestMadeUpTroubles, which no testbed was asked for: each is one thing in a job that is well.
 func TestMadeUpTroubles(t *testing.T) {
-	waiting := func(ranks ...int) []group.Waiting {
-		return []group.Waiting{{Operation: "allgather of 8 bytes, number 7", Ranks: ranks, For: 12 * time.Second}}
+	waiting := func(ranks ...int) []monitor.Waiting {
+		return []monitor.Waiting{{Operation: "allgather of 8 bytes, number 7", Ranks: ranks, For: 12 * time.Second}}
 	}
 	for want, change := range map[string]func(a []Account){
 		"failed[1]":    func(a []Account) { a[1].Failed = "rank 0 is lost" },

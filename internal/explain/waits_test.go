@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/torch-mcast/torch-mcast/internal/group"
+	"github.com/torch-mcast/torch-mcast/internal/monitor"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/topology"
 )
 
@@ -78,7 +78,7 @@ func TestABarrierIsFollowedToItsEnd(t *testing.T) {
 				}
 				for k := range in(rank).Rounds() {
 					if d := heard(rank, k); d > 0 && rank != late {
-						a.Awaited = append(a.Awaited, group.Awaited{Rank: in(rank).From(k), Barrier: d})
+						a.Awaited = append(a.Awaited, monitor.Awaited{Rank: in(rank).From(k), Barrier: d})
 						break // those after it come at the same time
 					}
 				}
@@ -102,7 +102,7 @@ func TestAWaitIsFollowedToItsEnd(t *testing.T) {
 				a := Account{Rank: root, Ring: ring, Span: time.Second, Counters: map[string]uint64{"gather_busy_ns": 1e9}}
 				g := topology.Graph{Rank: root, Size: size, Order: order}
 				for k := range g.Children(root) {
-					w := group.Awaited{Rank: g.Child(k), Credit: time.Duration(random.Float64() * 0.05e9)}
+					w := monitor.Awaited{Rank: g.Child(k), Credit: time.Duration(random.Float64() * 0.05e9)}
 					if root != slow && w.Rank == childTowards(ring, root, slow) {
 						w.Credit += time.Second / 2
 					}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/torch-mcast/torch-mcast/internal/mesh"
@@ -22,6 +24,15 @@ var onLane = [...]string{
 	overlap.Reduce: "a Reduce-Scatter, Reduce or Allreduce",
 }
 
+// leaving is how a rank leaves a group, and who else does.
+type leaving struct {
+	departed  [len(onLane)]atomic.Pointer[departure] // who leaves, having posted least
+	once      sync.Once
+	gone      chan struct{} // closed when Close is done
+	impatient chan error    // of a ctx that ends the wait of Close
+	err       error         // of Close
+}
+
 // departure says that a rank has closed the group after so many operations of a lane.
 type departure struct {
 	rank   int
@@ -32,8 +43,8 @@ type departure struct {
 func (g *Group) left(rank int, posted mesh.Posted) {
 	g.mu.Lock()
 	for lane := range onLane {
-		if known := g.departed[lane].Load(); known == nil || posted[lane] < known.posted {
-			g.departed[lane].Store(&departure{rank, posted[lane]})
+		if known := g.leaving.departed[lane].Load(); known == nil || posted[lane] < known.posted {
+			g.leaving.departed[lane].Store(&departure{rank, posted[lane]})
 		}
 	}
 	started := g.started
@@ -46,7 +57,7 @@ func (g *Group) left(rank int, posted mesh.Posted) {
 
 // checkDeparted ends the group if a rank that leaves will never post what this one has posted.
 func (g *Group) checkDeparted(lane overlap.Class) {
-	d := g.departed[lane].Load()
+	d := g.leaving.departed[lane].Load()
 	if d == nil {
 		return
 	}
@@ -88,23 +99,23 @@ func (g *Group) Abort(reason string) error {
 // CloseUntil is Close that waits for the others until ctx ends at most. A rank that still uses the group then gets an
 // error. If several calls close the group, the first ctx to end ends the wait of all of them, and all return the same.
 func (g *Group) CloseUntil(ctx context.Context) error {
-	g.once.Do(func() {
+	g.leaving.once.Do(func() {
 		go func() {
-			defer close(g.gone)
+			defer close(g.leaving.gone)
 			err := g.leave()
-			g.err = errors.Join(err, g.release())
+			g.leaving.err = errors.Join(err, g.release())
 		}()
 	})
 	select {
-	case <-g.gone:
+	case <-g.leaving.gone:
 	case <-ctx.Done():
 		select {
-		case g.impatient <- ctx.Err():
+		case g.leaving.impatient <- ctx.Err():
 		default: // another call's ctx has ended as well
 		}
-		<-g.gone
+		<-g.leaving.gone
 	}
-	return g.err
+	return g.leaving.err
 }
 
 // leave waits until all ranks leave, or, with its error, until the ctx of a CloseUntil ends.
@@ -132,7 +143,7 @@ func (g *Group) leave() error {
 			return nil
 		case <-g.life.Done():
 			return nil
-		case err := <-g.impatient:
+		case err := <-g.leaving.impatient:
 			g.ops.Fail(g.closed())
 			g.mesh.Report(&Fault{Kind: Left, Rank: g.agreed.Rank, Text: "before all ranks did"})
 			return err
@@ -145,22 +156,14 @@ func (g *Group) leave() error {
 
 // release frees what a group held that this rank has left.
 func (g *Group) release() error {
-	g.telling.Lock()
-	g.released = true
-	g.telling.Unlock()
-	if g.withdraw != nil {
-		g.withdraw() // from now on nobody reads the memory freed below
-	}
-	if g.unrecord != nil {
-		g.unrecord()
-	}
+	g.monitor.Withdraw() // from now on nobody reads the memory freed below
 	g.mesh.Close()
 	if f := g.mesh.Err(); f != nil {
 		g.ops.Fail(f) // the cause, in case the mesh has not called failed yet
 	}
 	g.ops.Fail(g.closed())
 	g.end(g.closed())
-	g.watchers.Wait()
+	g.monitor.Wait()
 	for _, l := range g.ops.Levels() {
 		l.Stop()
 	}

@@ -69,7 +69,7 @@ func TestCloseWhileOthersWait(t *testing.T) {
 					leave := func() { go func() { closed <- g[2].Close() }() }
 					if late {
 						leave()
-						systest.Eventually(t, func() bool { return g[1].departed[0].Load() != nil })
+						systest.Eventually(t, func() bool { return g[1].leaving.departed[0].Load() != nil })
 						leave = func() {}
 					}
 					for _, f := range faultsOf(t, g, 2, start, leave) {
@@ -113,7 +113,7 @@ func TestAbortEndsAClose(t *testing.T) {
 	g := assemble(t, 2, patient("shm"))
 	closed := make(chan error, 1)
 	go func() { closed <- g[0].Close() }()
-	systest.Eventually(t, func() bool { return g[1].departed[0].Load() != nil })
+	systest.Eventually(t, func() bool { return g[1].leaving.departed[0].Load() != nil })
 	require.NoError(t, g[0].Abort("enough"))
 	require.NoError(t, <-closed)
 	assert.Equal(t, Aborted, asFault(t, g[1].Barrier()).Kind)

@@ -119,6 +119,14 @@ var OpenDevice = func(int) (staging.Card, error) {
 	return nil, fabric.Unavailable("this program has no way to a GPU")
 }
 
+// stageStats are the counters of operations on device memory.
+func (g *Group) stageStats() (none staging.Stats) {
+	if s := g.staged.Load(); s != nil {
+		return s.Stats()
+	}
+	return none
+}
+
 // stage returns what operations on device memory need. Without any there is none.
 func (g *Group) stage() *staging.Stage {
 	if s := g.staged.Load(); s != nil {
@@ -169,7 +177,7 @@ func (g *Group) settle() error {
 			return nil
 		case <-g.life.Done():
 			return nil
-		case err := <-g.impatient:
+		case err := <-g.leaving.impatient:
 			return err
 		case <-check.C:
 			_ = s.Check() // ends the group if it fails

@@ -27,6 +27,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/bootstrap"
 	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/hostnet"
+	"github.com/torch-mcast/torch-mcast/internal/monitor"
 	"github.com/torch-mcast/torch-mcast/internal/owntime"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
 	"github.com/torch-mcast/torch-mcast/internal/team"
@@ -61,7 +62,7 @@ type Endpoint struct {
 	opts     Options
 	peers    *bootstrap.Listener
 	blob     []byte
-	observer observer
+	observer monitor.Observer
 }
 
 // Open makes a rank reachable. Exchange the Blobs of all ranks, then Join.
@@ -72,9 +73,9 @@ func Open(o Options) (*Endpoint, error) {
 	if o.Rank < 0 || o.Rank >= o.Size {
 		return nil, argument("rank %d is not in a group of %d; allowed are 0 to %d", o.Rank, o.Size, o.Size-1)
 	}
-	var seen observer = unobserved{}
+	var seen monitor.Observer = monitor.Unobserved{}
 	if o.Network == nil {
-		seen = process{}
+		seen = monitor.ThisProcess
 		if err := roomForThreads(o.Rank, o.logger()); err != nil {
 			return nil, err
 		}

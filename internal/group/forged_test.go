@@ -99,7 +99,7 @@ func standsForgeries(t *testing.T, how func(*config.Settings)) {
 					Job: g[0].agreed.Job, Collective: wire.Allgather, Root: uint16(late), Seq: uint32(round),
 					PSN: uint32(r.IntN(3)), Bytes: shard,
 				}
-				b := make([]byte, wire.DataSize+seal.New(seal.Tags, make([]byte, 32), 0).Size()+g[0].info.ChunkBytes)
+				b := make([]byte, wire.DataSize+seal.New(seal.Tags, make([]byte, 32), 0).Size()+g[0].Info().ChunkBytes)
 				h.Put(b)
 				if len(recorded) > 0 && r.IntN(2) == 0 { // its tag is right, its number is not, or no more
 					copy(b, recorded[r.IntN(len(recorded))])

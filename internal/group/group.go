@@ -13,9 +13,9 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/hierarchy"
 	"github.com/torch-mcast/torch-mcast/internal/hostnet"
 	"github.com/torch-mcast/torch-mcast/internal/mesh"
+	"github.com/torch-mcast/torch-mcast/internal/monitor"
 	"github.com/torch-mcast/torch-mcast/internal/staging"
 	"github.com/torch-mcast/torch-mcast/internal/team"
-	"github.com/torch-mcast/torch-mcast/internal/trace"
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
 	"github.com/torch-mcast/torch-mcast/pkg/overlap"
 )
@@ -37,47 +37,29 @@ const (
 
 // Group is a communicator that this rank has joined.
 type Group struct {
-	agreed   *team.Plan
-	info     Info
-	clock    engine.Clock          // of all lanes
-	ops      *hierarchy.Operations // nil until the fabric is open
-	column   *hierarchy.Level      // of the ranks that the network joins
-	region   hostnet.Region        // of memory that the ranks of this host share; nil: there is none
-	mesh     *mesh.Mesh
-	peers    *bootstrap.Listener
-	observer observer
-	log      *slog.Logger
-	link     *fabrics.SendingLink
-	// joinedBy is how Allgathers travelled when the group was joined.
-	joinedBy fabrics.Travel
-	// registers is for the user's memory; nil: nothing is registered.
-	registers fabric.Registers
-	free      func() error                  // frees the resources that both fabrics share
-	withdraw  func()                        // removes its page for other processes; nil: it has none
-	trace     []*trace.Lane                 // what its lanes did last; none: MCAST_TRACE is off
-	failure   atomic.Pointer[failure]       // the fault, and the trace of this process until then
-	unrecord  func()                        // takes it from the traces of this process; nil: it is in none
-	staged    atomic.Pointer[staging.Stage] // operations on device memory; nil: there were none
+	agreed  *team.Plan
+	mesh    *mesh.Mesh
+	peers   *bootstrap.Listener
+	monitor *monitor.Monitor
+	log     *slog.Logger
+	clock   engine.Clock // of all lanes
 
-	life    context.Context // ends with the group
+	// These are there once the fabric is open.
+	ops       *hierarchy.Operations
+	column    *hierarchy.Level // of the ranks that the network joins
+	region    hostnet.Region   // of memory that the ranks of this host share; nil: there is none
+	link      *fabrics.SendingLink
+	registers fabric.Registers // is for the user's memory; nil: nothing is registered
+	free      func() error     // frees the resources that both fabrics share
+	iface     string           // of multicast; empty for shared memory
+	unicast   bool             // multicast did not reach all ranks when they joined
+
+	staged  atomic.Pointer[staging.Stage] // operations on device memory; nil: there were none
+	life    context.Context               // ends with the group
 	end     context.CancelCauseFunc
 	mu      sync.Mutex
-	started bool // there are engines
-
-	counters counters
-	warnings warnings
-	telling  sync.Mutex                // what this rank says of itself, to those who ask over the mesh
-	released bool                      // there is nothing to say any more; guarded by telling
-	waiting  atomic.Pointer[[]Waiting] // of the monitor
-	lately   Lately                    // which ranks were waited for most in recent time; the monitor updates it
-	watchers sync.WaitGroup            // goroutines that end with life
-	route    atomic.Pointer[routeInfo] // how Reduce-Scatters travel
-
-	departed  [len(onLane)]atomic.Pointer[departure] // who leaves, having posted least
-	once      sync.Once
-	gone      chan struct{} // closed when Close is done
-	impatient chan error    // of a ctx that ends the wait of Close
-	err       error         // of Close
+	started bool // there are engines; guarded by mu
+	leaving leaving
 }
 
 // Rank returns this rank's number.
@@ -180,3 +162,22 @@ func (g *Group) Reserve(shard int) *Output { return g.ops.Reserve(shard) }
 
 // Waited returns how long the operations of a class that are done, and well, have waited for what, in all.
 func (g *Group) Waited(c overlap.Class) overlap.Account { return g.ops.Waited(c) }
+
+// Multicast reports whether multicast was to reach all ranks when they joined, which all of them know
+// alike. It does not change; Info says how Allgathers travel now.
+func (g *Group) Multicast() bool { return !g.unicast }
+
+// Info returns what the group is now.
+func (g *Group) Info() monitor.Info { return g.monitor.Info() }
+
+// Stats returns the counters.
+func (g *Group) Stats() monitor.Stats { return g.monitor.Stats() }
+
+// Waiting returns which operations do not move, as of a second ago at most, and for how long they have not.
+func (g *Group) Waiting() []monitor.Waiting { return g.monitor.Waiting() }
+
+// Awaited returns which ranks were waited for, and for what, since Join.
+func (g *Group) Awaited() []monitor.Awaited { return g.monitor.Awaited() }
+
+// Live returns what the group is and does now.
+func (g *Group) Live() monitor.Live { return g.monitor.Live() }

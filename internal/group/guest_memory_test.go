@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/torch-mcast/torch-mcast/internal/hostnet"
+	"github.com/torch-mcast/torch-mcast/internal/monitor"
 )
 
 // TestVerbsAllocations: in steady state an Allgather allocates nothing for a datagram, sent or received: one of sixteen times as
@@ -17,7 +18,7 @@ func TestVerbsAllocations(t *testing.T) {
 	// gather returns what operations of n bytes a rank have allocated, and the datagrams that they have sent and received.
 	gather := func(n int) (allocations, datagrams int) {
 		shards, results := make([][]byte, len(g)), make([][]byte, len(g))
-		var before, after [2]Stats
+		var before, after [2]monitor.Stats
 		for r := range g {
 			shards[r], results[r], before[r] = make([]byte, n), make([]byte, len(g)*n), g[r].Stats()
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/torch-mcast/torch-mcast/internal/monitor"
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
@@ -48,7 +49,7 @@ func readCount(t *testing.T, path string) uint64 {
 }
 
 // ended reads the reports of ranks that have done all their rounds.
-func ended(t *testing.T, kids []child) (stats []Stats) {
+func ended(t *testing.T, kids []child) (stats []monitor.Stats) {
 	t.Helper()
 	for r, k := range kids {
 		line, err := k.out.ReadString('\n')

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/torch-mcast/torch-mcast/internal/hostnet"
+	"github.com/torch-mcast/torch-mcast/internal/monitor"
 )
 
 // TestVerbsPull: where links lose 2 % of all packets and buffers are registered, a rank reads lost chunks from the left
@@ -27,7 +28,7 @@ func TestVerbsPull(t *testing.T) {
 		}
 		// repair has rounds done, and returns how many chunks were pushed to each rank, and read by it.
 		repair := func() (pushed, read []uint64) {
-			before := make([]Stats, len(g))
+			before := make([]monitor.Stats, len(g))
 			for r := range g {
 				before[r] = g[r].Stats()
 			}

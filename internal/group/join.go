@@ -11,6 +11,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/fabrics"
 	"github.com/torch-mcast/torch-mcast/internal/hierarchy"
 	"github.com/torch-mcast/torch-mcast/internal/mesh"
+	"github.com/torch-mcast/torch-mcast/internal/monitor"
 	"github.com/torch-mcast/torch-mcast/internal/owntime"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/direct"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/multicast"
@@ -35,11 +36,14 @@ const (
 // but the endpoint's peers, which Join closes.
 func join(ctx context.Context, e *Endpoint, a *team.Plan) (_ *Group, err error) {
 	start := time.Now()
-	g := &Group{agreed: a, clock: engine.NewClock(), peers: e.peers, log: e.opts.logger(), observer: e.observer,
-		gone: make(chan struct{}), impatient: make(chan error, 1)}
+	g := &Group{agreed: a, clock: engine.NewClock(), peers: e.peers, log: e.opts.logger()}
+	g.leaving.gone, g.leaving.impatient = make(chan struct{}), make(chan error, 1)
 	g.life, g.end = context.WithCancelCause(context.Background())
 	joinTime := a.Settings.JoinTimeout + a.Settings.Timeout // ctx ends first, and its error tells why
 	g.mesh = mesh.New(a.Rank, a.Size, nil, a.Settings.Timeout, joinTime, g.failed, g.left)
+	g.monitor = monitor.New(monitor.Config{
+		Plan: a, Log: g.log, Network: g.peers.Network, Seen: e.observer, Clock: g.clock, Life: g.life, Mesh: g.mesh, Device: g.stageStats,
+	})
 	stop := bootstrap.TellWaits(func(text string) { g.log.Warn(text) }, g.awaited())
 	c, err := g.open(ctx)
 	stop()
@@ -60,12 +64,7 @@ func join(ctx context.Context, e *Endpoint, a *team.Plan) (_ *Group, err error) 
 		g.ops.Fail(f) // it came before there was anything to fail
 	}
 	g.logJoined(time.Since(start))
-	g.record()
-	g.watchers.Go(func() {
-		(&monitor{Group: g}).run()
-		g.writeTrace()
-	})
-	g.publish()
+	g.monitor.Start()
 	return g, nil
 }
 
@@ -161,7 +160,7 @@ func (g *Group) whoIsMissing(ctx context.Context, err error) error {
 // failed ends the group with the first fault that any rank reports.
 func (g *Group) failed(f *Fault) {
 	g.log.Info("the group has failed", "error", f)
-	g.takeTrace(f)
+	g.monitor.TakeTrace(f)
 	g.end(f)
 	g.mu.Lock()
 	started := g.started
@@ -182,31 +181,28 @@ func (g *Group) start(c *fabrics.Opened, window int) error {
 		return fmt.Errorf("MCAST_SIMD=%s: %w", s.SIMD, err)
 	}
 	t := c.Gather.Traits()
-	g.link, g.joinedBy, g.registers = c.Link, c.Travels, c.Registers
-	g.info = Info{
+	g.link, g.registers, g.iface, g.unicast = c.Link, c.Registers, c.Interface, c.Travels.By == fabrics.Unicast
+	info := monitor.Info{
 		Rank: a.Rank, Size: a.Size, Fabric: t.Name, Reason: a.Reason, Interface: c.Interface,
 		Address: a.Addrs[a.Rank].Addr().String(), Rails: append([]string{}, c.Rails...),
 		ChunkBytes: t.Chunk, WindowBytes: window * t.Chunk, SIMD: simd.String(), Notes: append([]string{}, t.Notes...),
 		Peers: c.Peers, Unheard: append([][2]int{}, c.Unheard...), Topology: s.Topology, Ring: a.RingRanks(), Nodes: len(a.Nodes), NodesReason: a.LevelsReason(),
 	}
-	for _, w := range c.Warnings {
-		g.warnings.add(w.Cause, w.Text) // logJoined logs it
-	}
 	if t.Lossless && s.Loss > 0 && a.Switches == 0 {
-		g.info.Notes = append(g.info.Notes, "MCAST_LOSS has no effect: "+t.Name+" does not lose")
+		info.Notes = append(info.Notes, "MCAST_LOSS has no effect: "+t.Name+" does not lose")
 	}
 	if a.Apart != "" {
-		g.info.Notes = append(g.info.Notes, a.Apart+": run all ranks of a host as one user")
+		info.Notes = append(info.Notes, a.Apart+": run all ranks of a host as one user")
 	}
 	if a.OddSwitch {
-		g.info.Notes = append(g.info.Notes, "Reduce-Scatter goes directly: "+a.NoSwitch)
+		info.Notes = append(info.Notes, "Reduce-Scatter goes directly: "+a.NoSwitch)
 	}
 	var sums *engine.Reduce
 	gather := engine.NewGather(engine.GatherConfig{
 		Core: multicast.Config{
 			Rank: a.Column.Own, Size: a.Column.Size(), Ring: a.Ring, Chunk: t.Chunk, Lossless: t.Lossless, Window: window,
 			Chains: a.SendersAtOnce(window), Subgroups: a.Subgroups(), Eager: min(s.Eager, arenaBytes), Arena: arenaBytes, EagerChunks: eagerChunks, Reads: t.Reads,
-			Cutoff: a.Cutoff(g.peers.Network.Cores()), Reorder: reorder, Deaf: c.Travels.By == fabrics.Unicast,
+			Cutoff: a.Cutoff(g.peers.Network.Cores()), Reorder: reorder, Deaf: g.unicast,
 		},
 		Job: a.ColumnJob(), Fabric: c.Gather, Clock: g.clock,
 		Broken: g.brokenAmong(&a.Column),
@@ -214,25 +210,25 @@ func (g *Group) start(c *fabrics.Opened, window int) error {
 		Link:   g.link.Fabric(),
 		Class:  g.class(),
 		Shared: func() bool { return sums.InFlight() > 0 },
-		Trace:  g.traced("gather"),
+		Trace:  g.monitor.Traced("gather"),
 	})
-	g.route.Store(&routeInfo{reason: a.NoSwitch})
 	sums = engine.NewReduce(engine.ReduceConfig{
 		Rank: a.Column.Own, Size: a.Column.Size(), Clock: g.clock,
 		Class:  g.class(),
 		Link:   g.link.Fabric(),
 		Route:  newRouteDriver(g, c.Streams).run,
 		Broken: g.reduceBrokenAmong(&a.Column),
-		Trace:  g.traced("reduce"),
+		Trace:  g.monitor.Traced("reduce"),
 	})
 	g.column = hierarchy.NewLevel(&a.Column, gather, sums)
 	levels := hierarchy.Config{
-		Plan: a, Column: g.column, Shared: c.Shared, Life: g.life, Log: g.log, Report: g.mesh.Report, Warn: g.warn, Posted: g.checkDeparted,
+		Plan: a, Column: g.column, Shared: c.Shared, Life: g.life, Log: g.log, Report: g.mesh.Report, Warn: g.monitor.Warn, Posted: g.checkDeparted,
 	}
 	if g.region = c.Region; g.region != nil {
 		levels.Node = g.newNode(g.region)
 	}
 	g.ops = hierarchy.New(levels)
+	g.monitor.Opened(g.ops, info, c.Travels, c.Warnings)
 	g.mu.Lock()
 	g.started = true
 	g.mu.Unlock()
@@ -279,7 +275,7 @@ func (g *Group) broken(rank int, err error) {
 	case errors.As(err, &fault):
 		g.mesh.Report(fault)
 	case errors.As(err, &stall):
-		g.mesh.Report(fabrics.Stalled(g.agreed, g.info.Interface, rank, stall))
+		g.mesh.Report(fabrics.Stalled(g.agreed, g.iface, rank, stall))
 	case rank >= 0:
 		g.mesh.Lost(rank, err)
 	default:

@@ -1,15 +1,14 @@
 package group
 
 import (
-	"log/slog"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/live"
+	"github.com/torch-mcast/torch-mcast/internal/monitor"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
@@ -18,8 +17,8 @@ import (
 func TestLive(t *testing.T) {
 	dir := systest.ShortDir(t)
 	const p, n = 2, 5000
-	see := func() (all []Live) {
-		pages, errs := live.Read[Live]([]string{dir})
+	see := func() (all []monitor.Live) {
+		pages, errs := live.Read[monitor.Live]([]string{dir})
 		require.Empty(t, errs)
 		for _, page := range pages {
 			all = append(all, page.Groups...)
@@ -64,16 +63,4 @@ func TestLive(t *testing.T) {
 	each(t, p, func(r int) error { return g[r].Close() })
 	require.Empty(t, see())
 	each(t, p, func(r int) error { return unseen[r].Close() })
-}
-
-// TestPlaceThatCannotBeHad: a user who has named the place is told.
-func TestPlaceThatCannotBeHad(t *testing.T) {
-	g := world(t, 2, func(s *config.Settings) { s.Metrics = "off" })
-	var said strings.Builder
-	g[0].log = slog.New(slog.NewTextHandler(&said, nil))
-	g[0].agreed.Settings.Metrics = "/proc/no/such/place"
-	g[0].publish()
-	require.Contains(t, said.String(), "level=WARN")
-	require.Contains(t, said.String(), "/proc/no/such/place")
-	each(t, 2, func(r int) error { return g[r].Close() })
 }

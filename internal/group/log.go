@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/torch-mcast/torch-mcast/internal/config"
+	"github.com/torch-mcast/torch-mcast/internal/monitor"
 )
 
 // logger returns where the group logs: the caller's, or standard error, from MCAST_LOG on.
@@ -25,7 +26,7 @@ func Logger(s *config.Settings) *slog.Logger {
 // logJoined tells once what was chosen and why. What the machine lacks is a
 // warning only where it costs something that the user could mend.
 func (g *Group) logJoined(took time.Duration) {
-	i := g.Info()
+	i := g.monitor.Info()
 	g.log.Info("joined", "took", took.Round(time.Microsecond), "size", i.Size, "fabric", i.Fabric, "reason", i.Reason, "interface", i.Interface,
 		"chunk", i.ChunkBytes, "window", i.WindowBytes, "simd", i.SIMD, "allgather", i.Allgather, "allgather_reason", i.AllgatherReason,
 		"reduce_scatter", i.ReduceScatter, "reduce_scatter_reason", i.ReduceScatterReason, "datagrams", g.sealed(&i))
@@ -41,7 +42,7 @@ func (g *Group) logJoined(took time.Duration) {
 }
 
 // sealed says how multicast data are protected from being read, forged or damaged.
-func (g *Group) sealed(i *Info) string {
+func (g *Group) sealed(i *monitor.Info) string {
 	switch s := &g.agreed.Settings; {
 	case i.Fabric == "shm":
 		return "none"

@@ -18,6 +18,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/bootstrap"
 	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/mesh"
+	"github.com/torch-mcast/torch-mcast/internal/monitor"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
@@ -39,8 +40,8 @@ type hostReport struct {
 	Error string
 	Kind  mesh.FaultKind
 	Rank  int // that the fault names
-	Info  Info
-	Stats Stats
+	Info  monitor.Info
+	Stats monitor.Stats
 }
 
 // playHost is a rank that does an Allgather and a Reduce-Scatter for each line of its standard input.

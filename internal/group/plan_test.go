@@ -8,6 +8,7 @@ import (
 
 	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/mesh"
+	"github.com/torch-mcast/torch-mcast/internal/monitor"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/team"
 	"github.com/torch-mcast/torch-mcast/internal/version"
@@ -26,9 +27,9 @@ func TestObserver(t *testing.T) {
 	e, err := Open(Options{Size: 1, Settings: config.Default()})
 	require.NoError(t, err)
 	defer e.Close()
-	require.Equal(t, process{}, e.observer)
+	require.Same(t, monitor.ThisProcess, e.observer)
 	e, err = Open(Options{Size: 1, Settings: config.Default(), Network: e.opts.Network})
 	require.NoError(t, err)
 	e.Close()
-	require.Equal(t, unobserved{}, e.observer)
+	require.Equal(t, monitor.Unobserved{}, e.observer)
 }

@@ -28,8 +28,8 @@ func (g *Group) Register(memory []byte) (*Memory, error) {
 	}
 	release, err := g.registers.Register(memory)
 	if errors.Is(err, fabric.ErrUnavailable) {
-		g.counters.refusedRegistrations.Add(1)
-		g.warn("memory not registered", fmt.Sprintf("rank %d cannot register %d bytes at %p with its RDMA device, so that chunks are copied on their way: %v",
+		g.monitor.RefusedRegistration()
+		g.monitor.Warn("memory not registered", fmt.Sprintf("rank %d cannot register %d bytes at %p with its RDMA device, so that chunks are copied on their way: %v",
 			g.agreed.Rank, len(memory), unsafe.SliceData(memory), err))
 		return &Memory{}, nil
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/torch-mcast/torch-mcast/internal/fabrics"
+	"github.com/torch-mcast/torch-mcast/internal/monitor"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/reducescatter"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/route"
@@ -231,13 +232,13 @@ func (d *routeDriver) handOver(to func(*reducescatter.SwitchConn)) error {
 func (d *routeDriver) tell(o route.Order) {
 	switch o := o.(type) {
 	case route.SetReason:
-		d.route.Store(&routeInfo{reason: o.Reason})
+		d.monitor.SetRoute(monitor.Route{Reason: o.Reason})
 	case route.TellDirect:
 		d.log.Warn("reduce-scatter goes directly", "reason", o.Reason)
 	case route.TellLost:
-		d.counters.fallbacks.Add(1)
+		d.monitor.Fallback()
 		d.log.Warn("reduce-scatter goes directly", "reason", o.Reason)
-		d.warnings.add("switch lost", "Reduce-Scatter went directly for a while: "+o.Reason)
+		d.monitor.Note("switch lost", "Reduce-Scatter went directly for a while: "+o.Reason)
 	case route.TellSwitched:
 		if !d.agreed.Crosses() {
 			return // Info says who stands for this rank
@@ -246,7 +247,7 @@ func (d *routeDriver) tell(o route.Order) {
 		if d.agreed.Settings.SwitchMode == "fast" {
 			how = "sums as contributions arrive"
 		}
-		d.route.Store(&routeInfo{reason: d.route.Load().reason, via: fmt.Sprintf("the switch at %s %s", o.Address, how)})
+		d.monitor.SetRoute(monitor.Route{Reason: d.monitor.Route().Reason, Via: fmt.Sprintf("the switch at %s %s", o.Address, how)})
 		level := slog.LevelInfo
 		if o.Epoch > 1 {
 			level = slog.LevelWarn // users who were told of the loss want to know of the return
@@ -275,10 +276,4 @@ func (d *routeDriver) openStreams() (err error) {
 	defer late.Stop()
 	d.streams, err = d.open(d.life)
 	return err
-}
-
-// routeInfo says how Reduce-Scatters go, in words.
-type routeInfo struct {
-	reason string // why directly
-	via    string // through which switch, if that
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/torch-mcast/torch-mcast/internal/config"
+	"github.com/torch-mcast/torch-mcast/internal/monitor"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
 	"github.com/torch-mcast/torch-mcast/internal/session"
 	"github.com/torch-mcast/torch-mcast/internal/switchd"
@@ -118,7 +119,7 @@ func TestSwitchKilledAndRestarted(t *testing.T) {
 			}
 			second := node(t, switchd.Config{Workers: 1, Bind: address})
 			until(t, g, "switch")
-			before := make([]Stats, len(g))
+			before := make([]monitor.Stats, len(g))
 			for r := range g {
 				before[r] = g[r].Stats()
 			}

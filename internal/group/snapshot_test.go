@@ -9,6 +9,7 @@ import (
 
 	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/live"
+	"github.com/torch-mcast/torch-mcast/internal/monitor"
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
@@ -20,19 +21,19 @@ func TestAskedForAll(t *testing.T) {
 	for _, fabric := range []string{"shm", "udp"} {
 		g = append(g, world(t, p, func(s *config.Settings) { s.Fabric, s.Metrics = fabric, dir })...)
 	}
-	pages, errs := live.Read[Live]([]string{dir})
+	pages, errs := live.Read[monitor.Live]([]string{dir})
 	require.Empty(t, errs)
 	require.Len(t, pages, 1)
 	for _, of := range g {
 		name := of.agreed.Name()
-		var said Asked
+		var said monitor.Asked
 		systest.Eventually(t, func() bool { // ranks of a busy machine may answer late
 			require.NoError(t, pages[0].Ask(t.Context(), name, nil, &said))
 			return len(said.Silent) == 0
 		})
 		require.Len(t, said.Ranks, p)
 		for rank, page := range said.Ranks {
-			var snap Snapshot
+			var snap monitor.Snapshot
 			require.NoError(t, json.Unmarshal(page, &snap))
 			require.Equal(t, os.Getpid(), snap.PID)
 			require.Len(t, snap.Groups, 1)
@@ -43,5 +44,5 @@ func TestAskedForAll(t *testing.T) {
 	}
 	first := g[0].agreed.Name()
 	each(t, p, func(r int) error { return g[r].Close() })
-	require.ErrorContains(t, pages[0].Ask(t.Context(), first, nil, new(Asked)), "has ended there")
+	require.ErrorContains(t, pages[0].Ask(t.Context(), first, nil, new(monitor.Asked)), "has ended there")
 }

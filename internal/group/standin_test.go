@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/torch-mcast/torch-mcast/internal/config"
+	"github.com/torch-mcast/torch-mcast/internal/monitor"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/reducescatter"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/route"
 	"github.com/torch-mcast/torch-mcast/internal/team"
@@ -23,11 +24,11 @@ func TestARankInNoColumnJoinsNoSwitch(t *testing.T) {
 		}
 		g.agreed.LayOut()
 		g.log = slog.New(slog.NewTextHandler(&said, nil))
-		g.route.Store(&routeInfo{})
+		g.monitor = monitor.New(monitor.Config{Plan: g.agreed})
 		d := &routeDriver{Group: g}
 		d.tell(route.TellSwitched{Epoch: 1, Address: "192.0.2.1:40500"})
 		require.Equal(t, joins, said.Len() > 0, said.String())
-		require.Equal(t, joins, g.route.Load().via != "")
+		require.Equal(t, joins, g.monitor.Route().Via != "")
 		if !joins {
 			d.last = d.join(t.Context(), route.Join{Epoch: 1, Address: "192.0.2.1:40500"})
 			require.NoError(t, d.last.err)

@@ -25,6 +25,7 @@ import (
 
 	"github.com/torch-mcast/torch-mcast/internal/bootstrap"
 	"github.com/torch-mcast/torch-mcast/internal/config"
+	"github.com/torch-mcast/torch-mcast/internal/monitor"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
 	"github.com/torch-mcast/torch-mcast/internal/switchd"
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
@@ -67,7 +68,7 @@ type report struct {
 	Kind  int
 	Rank  int // named by the fault
 	Error string
-	Stats Stats
+	Stats monitor.Stats
 }
 
 // playRank runs collectives until one fails and reports how.

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/torch-mcast/torch-mcast/internal/config"
+	"github.com/torch-mcast/torch-mcast/internal/monitor"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
 	"github.com/torch-mcast/torch-mcast/internal/trace"
 )
@@ -81,16 +82,22 @@ func TestTraceOfFault(t *testing.T) {
 	const p = 2
 	for _, way := range []string{"on", "off", "closed"} {
 		t.Run(way, func(t *testing.T) {
-			lastTrace.at = time.Time{}
 			dir, said := t.TempDir(), new(log)
-			g := world(t, p, func(s *config.Settings) {
+			eps, blobs := openAll(t, p, func(s *config.Settings) {
 				if s.Trace = dir; way == "off" {
 					s.Trace = "off"
 				}
 			})
-			for _, r := range g {
-				r.log = slog.New(slog.NewTextHandler(said, nil))
+			seen := new(monitor.Process)
+			for _, e := range eps {
+				e.observer, e.opts.Logger = seen, slog.New(slog.NewTextHandler(said, nil))
 			}
+			g := make([]*Group, p)
+			each(t, p, func(r int) (err error) {
+				g[r], err = eps[r].Join(t.Context(), blobs)
+				return err
+			})
+			t.Cleanup(func() { each(t, p, func(r int) error { return g[r].Close() }) })
 			w, err := g[0].StartAllgather(make([]byte, 8), make([]byte, 8*p))
 			require.NoError(t, err)
 			if way == "closed" {
@@ -124,23 +131,4 @@ func TestTraceOfFault(t *testing.T) {
 			require.Contains(t, said.String(), `error="rank 1 aborted: for a test" trace=`+path)
 		})
 	}
-}
-
-// TestOneTraceForManyGroups: one dead rank fails many groups of a process, and only the first writes the trace.
-func TestOneTraceForManyGroups(t *testing.T) {
-	lastTrace.at = time.Time{}
-	t.Cleanup(func() { lastTrace.at = time.Time{} })
-	wanted := func(*trace.Trace) bool { return true }
-	require.Nil(t, process{}.takeTrace(func(*trace.Trace) bool { return false }), "it is not wanted")
-	require.NotNil(t, process{}.takeTrace(wanted))
-	require.Nil(t, process{}.takeTrace(wanted))
-}
-
-// TestNoTraceAtSignal: a place where no file can be is said, with the cause, and nothing else happens.
-func TestNoTraceAtSignal(t *testing.T) {
-	file, said := filepath.Join(t.TempDir(), "file"), new(log)
-	require.NoError(t, os.WriteFile(file, nil, 0o600))
-	DumpAtSignal(filepath.Join(file, "traces"), slog.New(slog.NewTextHandler(said, nil)))
-	require.Contains(t, said.String(), "no trace was written at SIGUSR2")
-	require.Contains(t, said.String(), file+": not a directory")
 }

@@ -67,6 +67,9 @@ func New(c Config) *Operations {
 // Levels returns the level of the network and, behind it, the one of this host, if there is one.
 func (o *Operations) Levels() []*Level { return o.levels }
 
+// Column returns the level of the ranks that the network joins.
+func (o *Operations) Column() *Level { return o.column }
+
 // last is the level of the ranks of this host, if there is one, else the level of all ranks. Allgathers end there.
 func (o *Operations) last() *Level { return o.levels[len(o.levels)-1] }
 

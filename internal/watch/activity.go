@@ -3,28 +3,29 @@ package watch
 import (
 	"time"
 
-	"github.com/torch-mcast/torch-mcast/internal/group"
+	"github.com/torch-mcast/torch-mcast/internal/hierarchy"
+	"github.com/torch-mcast/torch-mcast/internal/monitor"
 )
 
 // Activity is what a rank did between two moments. Rates are per second.
 type Activity struct {
-	Group               string          `json:"group"`
-	Rank                int             `json:"rank"`
-	Size                int             `json:"size"`
-	PID                 int             `json:"pid"`
-	Run                 string          `json:"run"`
-	Fabric              string          `json:"fabric"`
-	Interface           string          `json:"interface"`
-	Allgather           string          `json:"allgather"`      // how it travels
-	ReduceScatter       string          `json:"reduce_scatter"` // where it goes
-	ReduceScatterReason string          `json:"reduce_scatter_reason"`
-	Gather              Lane            `json:"gather"`    // Allgathers, Broadcasts and Barriers
-	Reduce              Lane            `json:"reduce"`    // Reduce-Scatters and Reduces
-	Repairs             float64         `json:"repairs"`   // chunks that came by repair, and contributions sent again
-	Fallbacks           uint64          `json:"fallbacks"` // how often the switch was given up, in all
-	Warnings            uint64          `json:"warnings"`  // causes that make the group slow, in all
-	Waiting             []group.Waiting `json:"waiting"`   // what does not move
-	Failed              string          `json:"failed"`    // why all operations end; empty: they do not
+	Group               string            `json:"group"`
+	Rank                int               `json:"rank"`
+	Size                int               `json:"size"`
+	PID                 int               `json:"pid"`
+	Run                 string            `json:"run"`
+	Fabric              string            `json:"fabric"`
+	Interface           string            `json:"interface"`
+	Allgather           string            `json:"allgather"`      // how it travels
+	ReduceScatter       string            `json:"reduce_scatter"` // where it goes
+	ReduceScatterReason string            `json:"reduce_scatter_reason"`
+	Gather              Lane              `json:"gather"`    // Allgathers, Broadcasts and Barriers
+	Reduce              Lane              `json:"reduce"`    // Reduce-Scatters and Reduces
+	Repairs             float64           `json:"repairs"`   // chunks that came by repair, and contributions sent again
+	Fallbacks           uint64            `json:"fallbacks"` // how often the switch was given up, in all
+	Warnings            uint64            `json:"warnings"`  // causes that make the group slow, in all
+	Waiting             []monitor.Waiting `json:"waiting"`   // what does not move
+	Failed              string            `json:"failed"`    // why all operations end; empty: they do not
 }
 
 // Lane is what went over a lane.
@@ -79,15 +80,15 @@ func (r *Rank) since(was *Rank) Activity {
 		Gather:  lane("gather", r.GatherInFlight, "allgather", "broadcast", "barrier"),
 		Reduce:  lane("reduce", r.ReduceInFlight, "reduce-scatter", "reduce"),
 		Repairs: rate("chunks_repaired", "reduce_resent"), Fallbacks: r.Counters["fallbacks"], Warnings: r.Counters["warnings"],
-		Waiting: append([]group.Waiting{}, r.Waiting...), Failed: r.Failed,
+		Waiting: append([]monitor.Waiting{}, r.Waiting...), Failed: r.Failed,
 	}
 }
 
 // meanUS returns how long operations of some kinds took that ended since the times before.
-func meanUS(now, before []group.Times, kinds []string) float64 {
+func meanUS(now, before []hierarchy.Times, kinds []string) float64 {
 	var sum time.Duration
 	var count int64
-	add := func(times []group.Times, sign int64) {
+	add := func(times []hierarchy.Times, sign int64) {
 		for _, t := range times {
 			for _, kind := range kinds {
 				if t.Kind != kind {

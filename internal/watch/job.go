@@ -10,30 +10,30 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/torch-mcast/torch-mcast/internal/group"
 	"github.com/torch-mcast/torch-mcast/internal/live"
+	"github.com/torch-mcast/torch-mcast/internal/monitor"
 )
 
 // job is a group, with processes of this host that answer for all its ranks.
 type job struct {
 	group    string
-	asked    []live.Process[group.Live] // the one that has answered first
-	pids     map[int]int                // by rank of this host
-	silent   []int                      // ranks that have not answered; the next time they are not waited for
+	asked    []live.Process[monitor.Live] // the one that has answered first
+	pids     map[int]int                  // by rank of this host
+	silent   []int                        // ranks that have not answered; the next time they are not waited for
 	answered bool
 }
 
 const (
-	askWithin = 2*group.AnswerWithin + time.Second // what a process may take to answer for all ranks
-	mostTries = 3                                  // of processes, one after another
-	atOnce    = 4                                  // groups: of each there may be much to read
+	askWithin = 2*monitor.AnswerWithin + time.Second // what a process may take to answer for all ranks
+	mostTries = 3                                    // of processes, one after another
+	atOnce    = 4                                    // groups: of each there may be much to read
 )
 
 // Jobs finds the groups that have ranks on this host, and returns what looks at all ranks of them: one process of this
 // host asks those of other hosts. A rank that does not answer is a *SilentError. Each look also says which processes of
 // this host could not be read at first.
 func Jobs(directories []string) (look func() ([]Rank, []error)) {
-	pages, unread := live.ReadSoon[group.Live](directories)
+	pages, unread := live.ReadSoon[monitor.Live](directories)
 	var jobs []*job
 	for _, p := range pages {
 		for i := range p.Groups {
@@ -75,7 +75,7 @@ type SilentError struct {
 }
 
 func (e *SilentError) Error() string {
-	return fmt.Sprintf("rank %d of group %s has not answered the others within %v", e.Rank, e.Group, group.AnswerWithin)
+	return fmt.Sprintf("rank %d of group %s has not answered the others within %v", e.Rank, e.Group, monitor.AnswerWithin)
 }
 
 // look asks one process after another until one answers. Where all have ended after one had answered, it returns
@@ -83,7 +83,7 @@ func (e *SilentError) Error() string {
 func (j *job) look() (ranks []Rank, errs []error) {
 	for i := range j.asked {
 		p := &j.asked[i]
-		var said group.Asked
+		var said monitor.Asked
 		err := j.ask(p, &said)
 		var ended *live.EndedError
 		switch {
@@ -106,16 +106,16 @@ func (j *job) look() (ranks []Rank, errs []error) {
 	return nil, errs
 }
 
-func (j *job) ask(p *live.Process[group.Live], said *group.Asked) error {
+func (j *job) ask(p *live.Process[monitor.Live], said *monitor.Asked) error {
 	ctx, cancel := context.WithTimeout(context.Background(), askWithin)
 	defer cancel()
 	return p.Ask(ctx, j.group, j.silent, said)
 }
 
 // read returns the ranks that have answered.
-func (j *job) read(said *group.Asked) (ranks []Rank, errs []error) {
+func (j *job) read(said *monitor.Asked) (ranks []Rank, errs []error) {
 	for _, page := range said.Ranks {
-		var t group.Snapshot
+		var t monitor.Snapshot
 		if err := json.Unmarshal(page, &t); err != nil || t.Process == nil || len(t.Groups) != 1 {
 			errs = append(errs, fmt.Errorf("what a rank of group %s says is none of this version's", j.group))
 			continue

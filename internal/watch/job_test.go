@@ -7,8 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/torch-mcast/torch-mcast/internal/group"
 	"github.com/torch-mcast/torch-mcast/internal/live"
+	"github.com/torch-mcast/torch-mcast/internal/monitor"
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
@@ -16,19 +16,19 @@ import (
 // ends between two looks is no error.
 func TestJobs(t *testing.T) {
 	const name = "abc"
-	here := group.Live{Group: name, Info: group.Info{Rank: 0, Size: 3}}
-	there := group.Live{Group: name, Info: group.Info{Rank: 1, Size: 3}}
-	page := func(of group.Live, pid int, host string) json.RawMessage {
+	here := monitor.Live{Group: name, Info: monitor.Info{Rank: 0, Size: 3}}
+	there := monitor.Live{Group: name, Info: monitor.Info{Rank: 1, Size: 3}}
+	page := func(of monitor.Live, pid int, host string) json.RawMessage {
 		p := live.Of(of)
 		p.PID = pid // as a PID namespace has it
-		text, err := json.Marshal(group.Snapshot{Process: p, Host: host})
+		text, err := json.Marshal(monitor.Snapshot{Process: p, Host: host})
 		require.NoError(t, err)
 		return text
 	}
 	var skipped [][]int
 	job := &live.Job{Group: name, Ask: func(skip []int) any {
 		skipped = append(skipped, skip)
-		return group.Asked{Ranks: []json.RawMessage{page(here, 7, "node0"), page(there, 9, "node1"), json.RawMessage("[]")}, Silent: []int{2}}
+		return monitor.Asked{Ranks: []json.RawMessage{page(here, 7, "node0"), page(there, 9, "node1"), json.RawMessage("[]")}, Silent: []int{2}}
 	}}
 	dir := systest.ShortDir(t)
 	withdraw, err := live.Publish(dir, func() any { return here }, job)

@@ -9,17 +9,17 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/torch-mcast/torch-mcast/internal/group"
+	"github.com/torch-mcast/torch-mcast/internal/monitor"
 	"github.com/torch-mcast/torch-mcast/internal/watch"
 )
 
 // TestPage: people see where the rest is, each group once, and those with trouble first.
 func TestPage(t *testing.T) {
 	ranks := []watch.Rank{
-		{PID: 1, Live: group.Live{Group: "calm", Info: group.Info{Rank: 0, Size: 2, Fabric: "shm"}}},
-		{PID: 2, Live: group.Live{Group: "calm", Info: group.Info{Rank: 1, Size: 2, Fabric: "shm"}}},
-		{PID: 3, Run: "<b>llama</b>", Live: group.Live{Group: "ill", Failed: "rank 1 is lost", Info: group.Info{Size: 4, Fabric: "udp", Interface: "eth0"}}},
-		{PID: 4, Live: group.Live{Group: "quick", GatherInFlight: 2, Info: group.Info{Size: 1}}},
+		{PID: 1, Live: monitor.Live{Group: "calm", Info: monitor.Info{Rank: 0, Size: 2, Fabric: "shm"}}},
+		{PID: 2, Live: monitor.Live{Group: "calm", Info: monitor.Info{Rank: 1, Size: 2, Fabric: "shm"}}},
+		{PID: 3, Run: "<b>llama</b>", Live: monitor.Live{Group: "ill", Failed: "rank 1 is lost", Info: monitor.Info{Size: 4, Fabric: "udp", Interface: "eth0"}}},
+		{PID: 4, Live: monitor.Live{Group: "quick", GatherInFlight: 2, Info: monitor.Info{Size: 1}}},
 	}
 	ask := func(ranks []watch.Rank, errs ...error) string {
 		w := httptest.NewRecorder()

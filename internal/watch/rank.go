@@ -7,9 +7,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/torch-mcast/torch-mcast/internal/group"
 	"github.com/torch-mcast/torch-mcast/internal/hoststat"
 	"github.com/torch-mcast/torch-mcast/internal/live"
+	"github.com/torch-mcast/torch-mcast/internal/monitor"
 )
 
 // Rank is a rank of a group, of a process of this host, at a moment.
@@ -22,7 +22,7 @@ type Rank struct {
 	Host    string         // name of the host
 	Place   *hoststat.Host // nil unless it was asked for
 	Here    bool           `json:"-"` // PID is one of this host: nobody else can say so
-	group.Live
+	monitor.Live
 }
 
 // id is what a rank is known by.
@@ -37,7 +37,7 @@ func (r *Rank) id() id { return id{r.PID, r.Group, r.Info.Rank} }
 // Look returns all ranks that publish in some directories, group by group, and why others could not be seen.
 func Look(directories []string) (ranks []Rank, errs []error) {
 	host, _ := os.Hostname() // empty: it is not known
-	pages, errs := live.Read[group.Live](directories)
+	pages, errs := live.Read[monitor.Live](directories)
 	for _, p := range pages {
 		for _, g := range p.Groups {
 			ranks = append(ranks, Rank{Version: p.Version, Commit: p.Commit, PID: p.PID, Run: p.Run, At: p.At, Host: host, Live: g})

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/torch-mcast/torch-mcast/internal/group"
+	"github.com/torch-mcast/torch-mcast/internal/monitor"
 )
 
 // Table shows activities to people, group by group, in lines. Groups with trouble come first. If there are several
@@ -122,7 +122,7 @@ func troubles(all []Activity) (lines []string) {
 }
 
 // add notes that a rank waits for a late one.
-func add(all []*lateness, late, rank int, w *group.Waiting) []*lateness {
+func add(all []*lateness, late, rank int, w *monitor.Waiting) []*lateness {
 	i := slices.IndexFunc(all, func(l *lateness) bool { return l.rank == late && l.operation == w.Operation })
 	if i < 0 {
 		i, all = len(all), append(all, &lateness{rank: late, operation: w.Operation})

@@ -13,7 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/torch-mcast/torch-mcast/internal/api"
-	"github.com/torch-mcast/torch-mcast/internal/group"
+	"github.com/torch-mcast/torch-mcast/internal/hierarchy"
+	"github.com/torch-mcast/torch-mcast/internal/monitor"
 )
 
 // rank returns one of four ranks at a second, that has done as much each second.
@@ -23,27 +24,27 @@ func rank(number, second int) Rank {
 	counts[7] = 200 * n // up to 1.05 ms
 	return Rank{
 		Version: "0.1.0", Commit: "0123456789ab", PID: 100 + number, Run: "llama", At: time.Duration(second) * time.Second,
-		Live: group.Live{
-			Group: "abc", Info: group.Info{Rank: number, Size: 4, Fabric: "udp", Interface: "eth0", Allgather: "multicast", ReduceScatter: "switch", ReduceScatterReason: "the switch at 10.0.0.9:7470"},
+		Live: monitor.Live{
+			Group: "abc", Info: monitor.Info{Rank: number, Size: 4, Fabric: "udp", Interface: "eth0", Allgather: "multicast", ReduceScatter: "switch", ReduceScatterReason: "the switch at 10.0.0.9:7470"},
 			Counters: map[string]uint64{
 				"gather_ops": 200 * n, "gather_sent_bytes": n * 1e9, "gather_received_bytes": n * 2e9, "gather_busy_ns": n * 9e8,
 				"reduce_ops": 50 * n, "chunks_repaired": 3 * n, "reduce_resent": n, "warnings": 1,
 			},
-			GatherInFlight: 1, Times: []group.Times{{Kind: "allgather", Size: "1MiB", Sum: time.Duration(200*n) * time.Millisecond, Counts: counts}},
+			GatherInFlight: 1, Times: []hierarchy.Times{{Kind: "allgather", Size: "1MiB", Sum: time.Duration(200*n) * time.Millisecond, Counts: counts}},
 		},
 	}
 }
 
 func TestBetween(t *testing.T) {
 	waits := rank(1, 12)
-	waits.Waiting = []group.Waiting{{Operation: "allgather of 8 bytes, number 7", Ranks: []int{0}, Why: "it has not begun there", For: 12 * time.Second}}
+	waits.Waiting = []monitor.Waiting{{Operation: "allgather of 8 bytes, number 7", Ranks: []int{0}, Why: "it has not begun there", For: 12 * time.Second}}
 	too := rank(2, 12)
-	too.Waiting = []group.Waiting{{Operation: "allgather of 8 bytes, number 7", Ranks: []int{0}, Why: "a chunk has not come", For: 11 * time.Second}}
+	too.Waiting = []monitor.Waiting{{Operation: "allgather of 8 bytes, number 7", Ranks: []int{0}, Why: "a chunk has not come", For: 11 * time.Second}}
 	all := Between([]Rank{rank(0, 10)}, []Rank{rank(0, 12), waits, too})
 	require.Equal(t, Activity{
 		Group: "abc", Rank: 0, Size: 4, PID: 100, Run: "llama", Fabric: "udp", Interface: "eth0", Allgather: "multicast", ReduceScatter: "switch",
 		ReduceScatterReason: "the switch at 10.0.0.9:7470", Gather: Lane{Ops: 200, MeanUS: 1000, OutGB: 1, InGB: 2, InFlight: 1},
-		Reduce: Lane{Ops: 50}, Repairs: 4, Warnings: 1, Waiting: []group.Waiting{},
+		Reduce: Lane{Ops: 50}, Repairs: 4, Warnings: 1, Waiting: []monitor.Waiting{},
 	}, all[0])
 	require.Equal(t, Lane{InFlight: 1}, all[1].Gather, "it is new: nothing is known of what it does")
 	require.Equal(t, []string{
@@ -64,7 +65,7 @@ func TestBetween(t *testing.T) {
 func TestMetrics(t *testing.T) {
 	failed := rank(1, 2)
 	failed.Failed = "rank 0 is lost"
-	failed.Waiting = []group.Waiting{{Operation: "barrier, number 7", Ranks: []int{0}, For: 2500 * time.Millisecond}}
+	failed.Waiting = []monitor.Waiting{{Operation: "barrier, number 7", Ranks: []int{0}, For: 2500 * time.Millisecond}}
 	families := gather(t, []Rank{rank(0, 1), failed}, errors.New("gone"))
 	problems, err := promlint.NewWithMetricFamilies(families).Lint()
 	require.NoError(t, err)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/group"
+	"github.com/torch-mcast/torch-mcast/internal/monitor"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
 	"github.com/torch-mcast/torch-mcast/internal/switchd"
 )
@@ -84,7 +85,7 @@ func TestStatsAreOfCalls(t *testing.T) {
 		size        = hosts * each
 		n           = 3 << 20 // bytes of a shard: twelve segments
 	)
-	var of [2][size]group.Stats
+	var of [2][size]monitor.Stats
 	for i, nodes := range []string{"off", "auto"} {
 		synctest.Test(t, func(t *testing.T) {
 			onHosts(t, hosts, each, func(s *config.Settings) { s.Nodes = nodes }, func(rank int, g *group.Group) {
@@ -118,7 +119,7 @@ func TestStatsAreOfCalls(t *testing.T) {
 		assert.Equal(t, flat.DirectOps, nodes.DirectOps)
 		assert.Equal(t, flat.GatherBytes, nodes.GatherBytes)
 		assert.Equal(t, flat.ReduceBytes, nodes.ReduceBytes)
-		for _, s := range []group.Stats{flat, nodes} {
+		for _, s := range []monitor.Stats{flat, nodes} {
 			gather := s.GatherQueued + s.GatherPeers + s.GatherTurn + s.GatherTransfer + s.GatherFinish
 			reduce := s.ReduceQueued + s.ReducePeers + s.ReduceTurn + s.ReduceTransfer + s.ReduceFinish
 			assert.LessOrEqual(t, gather, s.GatherBusy+s.GatherQueued, "those in flight together queue")

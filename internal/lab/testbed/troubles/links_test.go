@@ -16,9 +16,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/torch-mcast/torch-mcast/internal/explain"
-	"github.com/torch-mcast/torch-mcast/internal/group"
 	"github.com/torch-mcast/torch-mcast/internal/lab/programs"
 	"github.com/torch-mcast/torch-mcast/internal/lab/testbed"
+	"github.com/torch-mcast/torch-mcast/internal/monitor"
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
@@ -37,7 +37,7 @@ func TestTroublesShow(t *testing.T) {
 	for name, shows := range map[string]func(a *explain.Account) bool{
 		"lossy link": func(a *explain.Account) bool {
 			// This rank loses chunks of all others; each of them loses chunks of this rank alone.
-			return slices.ContainsFunc(a.Awaited, func(w group.Awaited) bool { return w.Rank != at && w.Repaired > 0 })
+			return slices.ContainsFunc(a.Awaited, func(w monitor.Awaited) bool { return w.Rank != at && w.Repaired > 0 })
 		},
 		"wrong interface": func(a *explain.Account) bool {
 			return len(a.Place.Links) > 1 && a.Place.Links[1].Mbps > a.Place.Links[0].Mbps

@@ -1,4 +1,4 @@
-package group
+package monitor
 
 import (
 	"context"
@@ -59,26 +59,26 @@ func (w *Waiting) whom() string {
 }
 
 // Waiting returns which operations do not move, as of a second ago at most, and for how long they have not.
-func (g *Group) Waiting() []Waiting {
-	if w := g.waiting.Load(); w != nil {
+func (m *Monitor) Waiting() []Waiting {
+	if w := m.waiting.Load(); w != nil {
 		return *w
 	}
 	return nil
 }
 
 // lanesToWatch are those of all levels.
-func (g *Group) lanesToWatch() (waits []wait) {
-	for _, l := range g.ops.Levels() {
+func (m *Monitor) lanesToWatch() (waits []wait) {
+	for _, l := range m.levels() {
 		waits = append(waits, wait{lane: l.Gather, among: l.Members}, wait{lane: l.Reduce, among: l.Members})
 	}
-	for i, t := range g.trace { // made in the same order
+	for i, t := range m.traces { // made in the same order
 		waits[i].trace = t
 	}
 	return waits
 }
 
 // await looks what operations wait for.
-func (m *monitor) await() {
+func (m *watcher) await() {
 	if m.waits == nil {
 		m.waits = m.lanesToWatch()
 	}
@@ -95,7 +95,7 @@ func (m *monitor) await() {
 }
 
 // fade has those of the ranks waited for come to the front that were lately, while anything is in flight.
-func (m *monitor) fade() {
+func (m *watcher) fade() {
 	if slices.ContainsFunc(m.waits, func(w wait) bool { return w.InFlight() > 0 }) {
 		m.lately.Pass(m.Awaited())
 	}
@@ -126,7 +126,7 @@ func (w *wait) look() {
 
 // tell logs a wait that is long, and its end. The first one is a warning, and each that is twice as long as any
 // that was: they do not fill the log of a job in which a rank is late now and then.
-func (m *monitor) tell(w *wait) {
+func (m *watcher) tell(w *wait) {
 	if w.said != nil && (w.now == nil || w.now.For < w.said.For) {
 		m.log.Log(context.Background(), levelOf(w.warned),
 			fmt.Sprintf("no longer waiting for %s, after %v or more, in %s", w.said.whom(), w.said.For.Round(time.Second), w.said.Operation))

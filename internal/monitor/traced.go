@@ -1,67 +1,68 @@
-package group
+package monitor
 
 import (
 	"context"
 	"log/slog"
 
 	"github.com/torch-mcast/torch-mcast/internal/live"
+	"github.com/torch-mcast/torch-mcast/internal/mesh"
 	"github.com/torch-mcast/torch-mcast/internal/trace"
 )
 
-// traced makes the memory of a lane, unless MCAST_TRACE is off.
-func (g *Group) traced(lane string) *trace.Lane {
-	if g.agreed.Settings.Trace == "off" {
+// Traced makes the memory of a lane, unless MCAST_TRACE is off.
+func (m *Monitor) Traced(lane string) *trace.Lane {
+	if m.plan.Settings.Trace == "off" {
 		return nil
 	}
 	l := trace.NewLane(lane)
-	g.trace = append(g.trace, l)
+	m.traces = append(m.traces, l)
 	return l
 }
 
 // record has the group in the traces of this process.
-func (g *Group) record() {
-	if len(g.trace) > 0 {
-		g.unrecord = g.observer.record(&trace.Group{
-			Name: g.agreed.Name(), Rank: g.agreed.Rank, Size: g.agreed.Size, Lanes: g.trace, Clock: g.clock,
+func (m *Monitor) record() {
+	if len(m.traces) > 0 {
+		m.unrecord = m.seen.record(&trace.Group{
+			Name: m.plan.Name(), Rank: m.plan.Rank, Size: m.plan.Size, Lanes: m.traces, Clock: m.clock,
 		})
 	}
 }
 
 // failure is a fault and what this process did last before it.
 type failure struct {
-	*Fault
+	*mesh.Fault
 	trace *trace.Trace
 }
 
-// takeTrace keeps what this process did last, where a fault is one that somebody will look into. It does so before
+// TakeTrace keeps what this process did last, where a fault is one that somebody will look into. It does so before
 // operations end, so that they are as the fault has found them.
-func (g *Group) takeTrace(f *Fault) {
-	if f.Kind == Closed || f.Rank == g.agreed.Rank && f.Kind == Left || g.agreed.Settings.Trace == "off" {
+func (m *Monitor) TakeTrace(f *mesh.Fault) {
+	if f.Kind == mesh.Closed || f.Rank == m.plan.Rank && f.Kind == mesh.Left || m.plan.Settings.Trace == "off" {
 		return
 	}
 	// At the end of a job ranks leave one after the other: nobody minds who waits for nothing.
-	if t := g.observer.takeTrace(func(t *trace.Trace) bool { return f.Kind != Left || t.Busy() }); t != nil {
-		g.failure.Store(&failure{f, t})
+	if t := m.seen.takeTrace(func(t *trace.Trace) bool { return f.Kind != mesh.Left || t.Busy() }); t != nil {
+		m.failure.Store(&failure{f, t})
 	}
 }
 
 // writeTrace writes it at the end of the group's life, and says where. A file system may be slow: nobody who waits for
 // an operation waits for that.
-func (g *Group) writeTrace() {
-	f := g.failure.Swap(nil) // nobody else needs it
+func (m *Monitor) writeTrace() {
+	f := m.failure.Swap(nil) // nobody else needs it
 	if f == nil {
 		return
 	}
-	path, err := g.observer.writeTrace(g.agreed.Settings.Trace, f.trace)
+	path, err := m.seen.writeTrace(m.plan.Settings.Trace, f.trace)
 	switch {
 	case err != nil:
 		level := slog.LevelInfo
-		if g.agreed.Settings.Trace != "auto" { // somebody waits for it
+		if m.plan.Settings.Trace != "auto" { // somebody waits for it
 			level = slog.LevelWarn
 		}
-		g.log.Log(context.Background(), level, "no trace was written", "error", err)
+		m.log.Log(context.Background(), level, "no trace was written", "error", err)
 	case path != "":
-		g.log.Warn("the group has failed; what this process did last is in the trace, for ui.perfetto.dev", "error", f.Fault, "trace", path)
+		m.log.Warn("the group has failed; what this process did last is in the trace, for ui.perfetto.dev", "error", f.Fault, "trace", path)
 	}
 }
 

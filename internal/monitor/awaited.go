@@ -1,4 +1,4 @@
-package group
+package monitor
 
 import (
 	"time"
@@ -29,9 +29,9 @@ func (a *Awaited) Sum() time.Duration {
 }
 
 // Awaited returns which ranks were waited for, and for what, since Join.
-func (g *Group) Awaited() []Awaited {
-	all := make([]Awaited, g.agreed.Size)
-	for _, l := range g.ops.Levels() {
+func (m *Monitor) Awaited() []Awaited {
+	all := make([]Awaited, m.plan.Size)
+	for _, l := range m.levels() {
 		addAwaited(all, l)
 	}
 	some := all[:0]

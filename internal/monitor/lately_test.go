@@ -1,7 +1,8 @@
-package group
+package monitor
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 
 	"github.com/torch-mcast/torch-mcast/internal/engine"
 	"github.com/torch-mcast/torch-mcast/internal/fabrics"
+	"github.com/torch-mcast/torch-mcast/internal/hierarchy"
 	"github.com/torch-mcast/torch-mcast/internal/team"
 )
 
@@ -74,9 +76,9 @@ func TestSmallPage(t *testing.T) {
 		ranks, most = 512, 64 << 10
 		long        = 1e18 // 30 years
 	)
-	g := world(t, 2, nil)
-	l := g[0].Live()
-	each(t, 2, func(r int) error { return g[r].Close() })
+	text200 := strings.Repeat("because ", 25)
+	l := Live{Info: Info{Reason: text200, AllgatherReason: text200, ReduceScatterReason: text200, NodesReason: text200}, Counters: map[string]uint64{}}
+	new(Stats).each(func(name string, _ uint64) { l.Counters[name] = 0 })
 	l.Info.Size, l.Info.Peers, l.Info.Unheard, l.Info.Ring = ranks, make([]fabrics.Peer, ranks), make([][2]int, ranks*ranks), team.Everyone(0, ranks).Ranks
 	l.Awaited = nil
 	for r := range ranks {
@@ -96,7 +98,7 @@ func TestSmallPage(t *testing.T) {
 			for i := range counts {
 				counts[i] = long
 			}
-			l.Times = append(l.Times, Times{Kind: kind, Size: class, Sum: long, Squares: 1.2345678901234567e+100, Counts: counts})
+			l.Times = append(l.Times, hierarchy.Times{Kind: kind, Size: class, Sum: long, Squares: 1.2345678901234567e+100, Counts: counts})
 		}
 	}
 	l.shorten(new(Lately))

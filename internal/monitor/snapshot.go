@@ -1,4 +1,4 @@
-package group
+package monitor
 
 import (
 	"context"
@@ -25,15 +25,15 @@ type Asked struct {
 }
 
 // snapshot returns the Snapshot of this rank, for the mesh.
-func (g *Group) snapshot() []byte {
+func (m *Monitor) snapshot() []byte {
 	host, _ := os.Hostname()                            // empty: it is not known
-	place := hoststat.Of(os.Getpid(), g.info.Interface) // which may take a while: a card that is reset keeps all who ask
-	g.telling.Lock()
-	defer g.telling.Unlock()
-	if g.released {
+	place := hoststat.Of(os.Getpid(), m.info.Interface) // which may take a while: a card that is reset keeps all who ask
+	m.telling.Lock()
+	defer m.telling.Unlock()
+	if m.released {
 		return nil
 	}
-	page, err := json.Marshal(Snapshot{live.Of(g.Live()), host, place})
+	page, err := json.Marshal(Snapshot{live.Of(m.Live()), host, place})
 	if err != nil {
 		return nil
 	}
@@ -44,18 +44,18 @@ func (g *Group) snapshot() []byte {
 const AnswerWithin = time.Second
 
 // ask asks all ranks, and waits for all but those of skip. nil: the group ends.
-func (g *Group) ask(skip []int) any {
-	ctx, cancel := context.WithTimeout(g.life, AnswerWithin)
+func (m *Monitor) ask(skip []int) any {
+	ctx, cancel := context.WithTimeout(m.life, AnswerWithin)
 	defer cancel()
 	said := Asked{Ranks: []json.RawMessage{}, Silent: []int{}}
-	answers := g.mesh.Ask(ctx, skip)
-	g.telling.Lock()
-	released := g.released
-	g.telling.Unlock()
-	if released || g.life.Err() != nil { // others have perhaps ended before
+	answers := m.mesh.Ask(ctx, skip)
+	m.telling.Lock()
+	released := m.released
+	m.telling.Unlock()
+	if released || m.life.Err() != nil { // others have perhaps ended before
 		return nil
 	}
-	for rank := range g.agreed.Size {
+	for rank := range m.plan.Size {
 		if len(answers) > 0 && answers[0].Rank == rank {
 			if json.Valid(answers[0].Page) {
 				said.Ranks = append(said.Ranks, answers[0].Page)

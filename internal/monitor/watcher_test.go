@@ -1,4 +1,4 @@
-package group
+package monitor
 
 import (
 	"bytes"
@@ -14,9 +14,9 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/netdev"
 )
 
-// watcher is a monitor of a group that has only what a monitor needs.
-func watcher() *monitor {
-	return &monitor{Group: &Group{agreed: &team.Plan{Rank: 3, Size: 4, Column: team.Everyone(3, 4)}, info: Info{Interface: "eth0"}, log: slog.New(slog.DiscardHandler)}}
+// newWatcher watches a group that has only what a watcher needs.
+func newWatcher() *watcher {
+	return &watcher{Monitor: &Monitor{plan: &team.Plan{Rank: 3, Size: 4, Column: team.Everyone(3, 4)}, info: Info{Interface: "eth0"}, log: slog.New(slog.DiscardHandler)}}
 }
 
 func TestMonitorWarnsOnceACause(t *testing.T) {
@@ -31,7 +31,7 @@ func TestMonitorWarnsOnceACause(t *testing.T) {
 		"eth0 of rank 3 runs at 1000 Mbit/s now, before at 10000":                   func(s *sample) { s.link.Mbps = 1000 },
 	} {
 		t.Run(want, func(t *testing.T) {
-			m, s := watcher(), quiet
+			m, s := newWatcher(), quiet
 			m.look(s)
 			for range 3 {
 				change(&s)
@@ -61,7 +61,7 @@ func TestMonitorWarnsOfLossesThatGoOn(t *testing.T) {
 		"all":            {func(int) uint64 { return 1000 }, 2, "100 % of the chunks of rank 3 have come by repair for 10s, most of them rank 2's: its multicast does not arrive any more"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m := watcher()
+			m := newWatcher()
 			s := sample{repairsOf: make([]uint64, 4)}
 			for second := range 2 * monitorWindow {
 				n := c.repairs(second)
@@ -86,11 +86,11 @@ func TestMonitorWarnsOfLossesThatGoOn(t *testing.T) {
 // TestMonitorSaysHowAllgathersTravel: once in the notes, and each time in the log.
 func TestMonitorSaysHowAllgathersTravel(t *testing.T) {
 	var log bytes.Buffer
-	m := watcher()
-	m.log, m.joinedBy = slog.New(slog.NewTextHandler(&log, nil)), fabrics.Travel{By: fabrics.Multicast, Reason: "it reaches every rank"}
+	m := newWatcher()
+	m.log, m.travels = slog.New(slog.NewTextHandler(&log, nil)), fabrics.Travel{By: fabrics.Multicast, Reason: "it reaches every rank"}
 	for _, now := range []multicast.Stats{{Unheard: 2, Relaying: 1}, {Unheard: 2, Relaying: 1}, {}, {Relaying: 1}} {
 		s := sample{repairsOf: make([]uint64, 4)}
-		s.by, s.reason = m.joinedBy.Now(&now)
+		s.by, s.reason = m.travels.Now(&now)
 		m.look(s)
 	}
 	require.Len(t, m.warnings.all(), 1)

@@ -1,4 +1,4 @@
-package group
+package monitor
 
 import (
 	"slices"
@@ -33,10 +33,13 @@ func (w *warnings) all() []string {
 	return slices.Clone(w.notes)
 }
 
-// warn tells the users of the group that something makes it slow, why, and how to mend it: by one
+// Warn tells the users of the group that something makes it slow, why, and how to mend it: by one
 // line in the log and a note in Info, once a cause.
-func (g *Group) warn(cause, text string) {
-	if g.warnings.add(cause, text) {
-		g.log.Warn(text, "cause", cause)
+func (m *Monitor) Warn(cause, text string) {
+	if m.warnings.add(cause, text) {
+		m.log.Warn(text, "cause", cause)
 	}
 }
+
+// Note notes in Info what was logged already, once a cause.
+func (m *Monitor) Note(cause, text string) { m.warnings.add(cause, text) }

@@ -1,4 +1,4 @@
-package group
+package monitor
 
 import (
 	"bytes"
@@ -34,7 +34,7 @@ func (s *script) Waiting() *engine.Waiting {
 // said runs a monitor over lanes for some beats and returns the lines that it has logged.
 func said(beats int, step func(beat int), lanes ...wait) []string {
 	var log bytes.Buffer
-	m := watcher()
+	m := newWatcher()
 	m.log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 		if a.Key == slog.TimeKey {
 			return slog.Attr{}

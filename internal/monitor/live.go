@@ -1,10 +1,11 @@
-package group
+package monitor
 
 import (
 	"context"
 	"log/slog"
 	"slices"
 
+	"github.com/torch-mcast/torch-mcast/internal/hierarchy"
 	"github.com/torch-mcast/torch-mcast/internal/live"
 	"github.com/torch-mcast/torch-mcast/pkg/overlap"
 )
@@ -16,10 +17,10 @@ type Live struct {
 	Info     Info              `json:"info"`
 	Counters map[string]uint64 `json:"counters"` // by name: docs/reference/counters.md
 	// GatherInFlight and ReduceInFlight are operations of the lanes that are not done, steps each.
-	GatherInFlight int       `json:"gather_in_flight"`
-	ReduceInFlight int       `json:"reduce_in_flight"`
-	Waiting        []Waiting `json:"waiting"` // what has not moved for a second or more
-	Times          []Times   `json:"times"`
+	GatherInFlight int               `json:"gather_in_flight"`
+	ReduceInFlight int               `json:"reduce_in_flight"`
+	Waiting        []Waiting         `json:"waiting"` // what has not moved for a second or more
+	Times          []hierarchy.Times `json:"times"`
 	// Awaited is this rank, for the waits of its own sending, and others, ascending: the mostAwaited ranks that were
 	// waited for most in recent time, and the mostAwaited ranks with the most repaired chunks. AwaitedOthers is how
 	// many more were waited for.
@@ -29,32 +30,32 @@ type Live struct {
 }
 
 // publish lets others of this user see the group. It goes on unseen where that cannot be.
-func (g *Group) publish() {
-	g.mesh.Answer(g.snapshot)
-	withdraw, err := g.observer.publish(g.agreed.Settings.Metrics, func() any { return g.Live() }, &live.Job{Group: g.agreed.Name(), Ask: g.ask})
+func (m *Monitor) publish() {
+	m.mesh.Answer(m.snapshot)
+	withdraw, err := m.seen.publish(m.plan.Settings.Metrics, func() any { return m.Live() }, &live.Job{Group: m.plan.Name(), Ask: m.ask})
 	if err != nil {
 		level := slog.LevelInfo
-		if g.agreed.Settings.Metrics != "auto" { // somebody named the place
+		if m.plan.Settings.Metrics != "auto" { // somebody named the place
 			level = slog.LevelWarn
 		}
-		g.log.Log(context.Background(), level, "mcast top and mcast metrics do not see this rank", "MCAST_METRICS", g.agreed.Settings.Metrics, "error", err)
+		m.log.Log(context.Background(), level, "mcast top and mcast metrics do not see this rank", "MCAST_METRICS", m.plan.Settings.Metrics, "error", err)
 		return
 	}
-	g.withdraw = withdraw
+	m.withdraw = withdraw
 }
 
 // Live returns what the group is and does now.
-func (g *Group) Live() Live {
+func (m *Monitor) Live() Live {
 	l := Live{
-		Group: g.agreed.Name(), Info: g.Info(), Counters: map[string]uint64{}, Waiting: g.Waiting(), Times: g.ops.Times(), Awaited: g.Awaited(),
-		GatherInFlight: g.column.InFlight(overlap.Gather), ReduceInFlight: g.column.InFlight(overlap.Reduce),
+		Group: m.plan.Name(), Info: m.Info(), Counters: map[string]uint64{}, Waiting: m.Waiting(), Times: m.ops.Times(), Awaited: m.Awaited(),
+		GatherInFlight: m.ops.Column().InFlight(overlap.Gather), ReduceInFlight: m.ops.Column().InFlight(overlap.Reduce),
 	}
-	s := g.Stats()
+	s := m.Stats()
 	s.each(func(name string, value uint64) { l.Counters[name] = value })
-	if f := g.mesh.Err(); f != nil {
+	if f := m.mesh.Err(); f != nil {
 		l.Failed = f.Error()
 	}
-	l.shorten(&g.lately)
+	l.shorten(&m.lately)
 	return l
 }
 

@@ -1,4 +1,4 @@
-package group
+package monitor
 
 import (
 	"fmt"
@@ -56,27 +56,42 @@ type Info struct {
 	NodesReason string `json:"nodes_reason"`
 }
 
+// counters are of what a group itself counts.
 type counters struct{ fallbacks, refusedRegistrations atomic.Uint64 }
 
+// Fallback counts that the switch was given up.
+func (m *Monitor) Fallback() { m.counters.fallbacks.Add(1) }
+
+// RefusedRegistration counts that memory could not be registered.
+func (m *Monitor) RefusedRegistration() { m.counters.refusedRegistrations.Add(1) }
+
+// Route says how Reduce-Scatters go, in words.
+type Route struct {
+	Reason string // why directly
+	Via    string // through which switch, if that
+}
+
+// SetRoute notes how Reduce-Scatters go from now on.
+func (m *Monitor) SetRoute(r Route) { m.route.Store(&r) }
+
+// Route returns how Reduce-Scatters go.
+func (m *Monitor) Route() Route { return *m.route.Load() }
+
 // Info returns what the group is now.
-func (g *Group) Info() Info {
-	i, w := g.info, g.route.Load()
-	i.Notes = append(slices.Clone(i.Notes), g.warnings.all()...)
-	now, _ := g.column.Gather.Stats()
-	i.Allgather, i.AllgatherReason = g.joinedBy.Now(&now)
-	i.ReduceScatter, i.ReduceScatterReason = "direct", w.reason
-	if a := g.agreed; !a.Crosses() {
+func (m *Monitor) Info() Info {
+	i, w := m.info, m.route.Load()
+	i.Notes = append(slices.Clone(i.Notes), m.warnings.all()...)
+	now, _ := m.ops.Column().Gather.Stats()
+	i.Allgather, i.AllgatherReason = m.travels.Now(&now)
+	i.ReduceScatter, i.ReduceScatterReason = "direct", w.Reason
+	if a := m.plan; !a.Crosses() {
 		i.ReduceScatterReason = fmt.Sprintf("rank %d of the same host stands for this one", a.Node.Ranks[a.Node.Own%a.Columns])
 	}
-	if g.column.Reduce.Switched() && w.via != "" {
-		i.ReduceScatter, i.ReduceScatterReason = "switch", w.via
+	if m.ops.Column().Reduce.Switched() && w.Via != "" {
+		i.ReduceScatter, i.ReduceScatterReason = "switch", w.Via
 	}
 	return i
 }
-
-// Multicast reports whether multicast was to reach all ranks when they joined, which all of them know
-// alike. It does not change; Info says how Allgathers travel now.
-func (g *Group) Multicast() bool { return g.joinedBy.By != fabrics.Unicast }
 
 // sources are what the counters are read from, as internal/api says.
 type sources struct {
@@ -94,17 +109,15 @@ type sources struct {
 }
 
 // Stats returns the counters.
-func (g *Group) Stats() Stats {
+func (m *Monitor) Stats() Stats {
 	s := sources{
-		refusedRegistrations: g.counters.refusedRegistrations.Load(),
-		reduce:               g.column.Reduce.Stats(), calls: g.ops.Counts(),
-		fallbacks: g.counters.fallbacks.Load(), warnings: g.warnings.all(),
-		gatherWaits: g.ops.Waited(overlap.Gather), reduceWaits: g.ops.Waited(overlap.Reduce),
+		refusedRegistrations: m.counters.refusedRegistrations.Load(),
+		reduce:               m.ops.Column().Reduce.Stats(), calls: m.ops.Counts(),
+		fallbacks: m.counters.fallbacks.Load(), warnings: m.warnings.all(),
+		gatherWaits: m.ops.Waited(overlap.Gather), reduceWaits: m.ops.Waited(overlap.Reduce),
 	}
-	s.gather, s.fabric = g.column.Gather.Stats()
-	if stage := g.staged.Load(); stage != nil {
-		s.device = stage.Stats()
-	}
-	s.gatherBusy, s.reduceBusy, s.overlap = g.ops.Busy()
+	s.gather, s.fabric = m.ops.Column().Gather.Stats()
+	s.device = m.device()
+	s.gatherBusy, s.reduceBusy, s.overlap = m.ops.Busy()
 	return s.stats()
 }
