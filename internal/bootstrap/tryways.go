@@ -108,32 +108,31 @@ type wayRecord struct {
 }
 
 // AgreeOnWay has all ranks take the last way that any of them needed: those before it do not lead
-// everywhere. It returns what was in the way, in words for a warning.
-func AgreeOnWay(ctx context.Context, a *team.Plan, m *mesh.Mesh, l *Listener) (instead string, err error) {
+// everywhere. It returns the plan by that way, and what was in the way of others, in words for a warning.
+func AgreeOnWay(ctx context.Context, a *team.Plan, m *mesh.Mesh, l *Listener) (by *team.Plan, instead string, err error) {
 	if len(a.Ways) < 2 {
-		return "", nil
+		return a, "", nil
 	}
 	l.mu.Lock()
 	mine := wayRecord{l.way, l.instead}
 	l.mu.Unlock()
 	records, err := m.Agree(ctx, fmt.Appendf(nil, "%d %s", mine.way, mine.instead))
 	if err != nil {
-		return "", err
+		return nil, "", err
 	}
 	var last wayRecord
 	for r := range records {
 		number, instead, _ := strings.Cut(string(records[r]), " ")
 		n, err := strconv.Atoi(number)
 		if err != nil || n < 0 || n >= len(a.Ways) {
-			return "", fmt.Errorf("rank %d came by way %q; there are %d", r, number, len(a.Ways))
+			return nil, "", fmt.Errorf("rank %d came by way %q; there are %d", r, number, len(a.Ways))
 		}
 		if n > last.way {
 			last = wayRecord{n, instead}
 		}
 	}
-	a.UseWay(last.way)
 	if last.way == 0 {
-		return "", nil
+		return a, "", nil
 	}
-	return fmt.Sprintf("ranks come to each other by %v: %s; to say so at once, set MCAST_IFACE", &a.Ways[last.way], last.instead), nil
+	return a.ByWay(last.way), fmt.Sprintf("ranks come to each other by %v: %s; to say so at once, set MCAST_IFACE", &a.Ways[last.way], last.instead), nil
 }

@@ -23,10 +23,10 @@ func (p *Opener) openIfAllHave(ctx context.Context, by hostnet.DeviceDatagrams) 
 		return nil, err
 	}
 	if missing != "" {
-		p.Plan.TakeFabric(p.Plan.Fabric, p.Plan.Reason+"; no RDMA: "+missing)
+		p.Plan = p.Plan.Over(p.Plan.Fabric, p.Plan.Reason+"; no RDMA: "+missing)
 		return nil, nil
 	}
-	p.Plan.TakeFabric("verbs", "every rank has an RDMA device, and multicast by them reaches every rank")
+	p.Plan = p.Plan.Over("verbs", "every rank has an RDMA device, and multicast by them reaches every rank")
 	return p.openProbed(ctx, by, &o, paths)
 }
 

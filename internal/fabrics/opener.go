@@ -30,6 +30,8 @@ var fabrics = map[string]func(*Opener, context.Context) (*Opened, error){
 
 // Opened are an opened fabric: its two kinds of traffic.
 type Opened struct {
+	Plan   *team.Plan // with what was found out meanwhile
+	Window int        // chunks that a root may send ahead of the slowest receiver
 	Gather fabric.Gather
 	// Registers is gather, if its device can send from the user's memory; nil: it copies.
 	Registers fabric.Registers
@@ -103,7 +105,7 @@ func (p *Opener) agree(ctx context.Context, mine joinResult, err error) ([]joinR
 }
 
 // Open opens the fabric agreed on on all ranks, or on none.
-func (p *Opener) Open(ctx context.Context) (*Opened, int, error) {
+func (p *Opener) Open(ctx context.Context) (*Opened, error) {
 	c, err := p.openFabric(ctx)
 	var mine joinResult
 	if err != nil {
@@ -113,8 +115,6 @@ func (p *Opener) Open(ctx context.Context) (*Opened, int, error) {
 		mine.Window, mine.Chunk = t.Window, t.Chunk
 	}
 	all, err := p.agree(ctx, mine, err)
-	// Two operations may be under way at the same time, so each has half of
-	// what a queue surely holds.
 	window := mine.Window
 	for r := range all {
 		window = min(window, all[r].Window)
@@ -122,13 +122,17 @@ func (p *Opener) Open(ctx context.Context) (*Opened, int, error) {
 			err = fmt.Errorf("rank %d has chunks of %d bytes, rank %d of %d; set MCAST_CHUNK", r, all[r].Chunk, p.Plan.Rank, mine.Chunk)
 		}
 	}
-	if err != nil && c != nil {
-		err = errors.Join(err, c.Close())
-	}
-	if window > 1 {
+	switch {
+	case err != nil && c != nil:
+		return nil, errors.Join(err, c.Close())
+	case err != nil:
+		return nil, err
+	case window > 1:
+		// Two operations may be under way at the same time, so each has half of what a queue surely holds.
 		window /= 2
 	}
-	return c, window, err
+	c.Plan, c.Window = p.Plan, window
+	return c, nil
 }
 
 // openFabric opens the fabric agreed on, and the region of this rank's host.

@@ -35,7 +35,7 @@ func (p *Opener) openDatagrams(ctx context.Context, by hostnet.Datagrams) (*Open
 		paths, err := probePaths(ctx, p.Mesh, p.Plan, prober, packetFor(&o), err)
 		if errors.Is(err, errRedraw) {
 			prober.Close()
-			p.Plan.Redraw()
+			p.Plan = p.Plan.OnNextPort()
 			continue
 		}
 		if prober != nil {
@@ -80,7 +80,7 @@ func (p *Opener) openProbed(ctx context.Context, by hostnet.Datagrams, o *udp.Op
 	if _, real := p.Listener.Network.(hostnet.Binder); real && len(paths.deaf) > 0 {
 		paths.seen = whyDeaf(o, paths.deaf)
 	}
-	found, err := fitToPaths(p.Plan, o, paths)
+	found, err := p.fitToPaths(o, paths)
 	if err != nil {
 		return nil, err
 	}
@@ -183,10 +183,11 @@ func packetFor(o *udp.Options) int {
 }
 
 // fitToPaths fits the sizes of chunks and TCP segments to the paths, and returns warnings about that.
-func fitToPaths(a *team.Plan, o *udp.Options, paths *probed) (found []Warning, err error) {
+func (p *Opener) fitToPaths(o *udp.Options, paths *probed) (found []Warning, err error) {
 	mtu := o.Narrowest().MTU
+	narrow, segment := 0, 0
 	if paths.packet < paths.full {
-		a.NarrowTo(paths.packet)
+		narrow = paths.packet
 		text := paths.narrow(o.Narrowest().Name, mtu)
 		chunk := o.ChunkFor(paths.packet)
 		switch {
@@ -201,9 +202,10 @@ func fitToPaths(a *team.Plan, o *udp.Options, paths *probed) (found []Warning, e
 		o.Chunk = o.ChunkFor(paths.packet)
 	}
 	if paths.packet < min(mtu, udp.MaxPacket) {
-		a.BoundSegments(min(paths.packet-tcpHeaders(a), mostSegment))
+		segment = min(paths.packet-tcpHeaders(p.Plan), mostSegment)
 	}
-	if a.Settings.Multicast != "off" {
+	p.Plan = p.Plan.OnPaths(narrow, segment)
+	if p.Plan.Settings.Multicast != "off" {
 		found = append(found, paths.warnings()...)
 	}
 	return found, nil

@@ -103,9 +103,9 @@ func (p *Opener) settleRegion(ctx context.Context) (hostnet.Region, []Warning, e
 	what := "ranks of one host talk over loopback"
 	if p.Plan.TwoLevel() {
 		what = "ranks of one host work as if each were on a host of its own"
-		p.Plan.Flatten(fmt.Sprintf("ranks of a host share no memory: %v", none))
+		p.Plan = p.Plan.Flat(fmt.Sprintf("ranks of a host share no memory: %v", none))
 	} else {
-		p.Plan.TakeFabric("udp", fmt.Sprintf("ranks share no memory: %v", none))
+		p.Plan = p.Plan.Over("udp", fmt.Sprintf("ranks share no memory: %v", none))
 	}
 	return nil, []Warning{{"no shared memory", fmt.Sprintf(
 		"%s, which is slower: shared memory cannot be had at %v; mend that, or set MCAST_FABRIC=udp to have no warning", what, none)}}, nil

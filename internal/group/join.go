@@ -44,7 +44,7 @@ func join(ctx context.Context, e *Endpoint, a *team.Plan) (_ *Group, err error) 
 	g.monitor = monitor.New(monitor.Config{
 		Plan: a, Log: g.log, Network: g.peers.Network, Seen: e.observer, Clock: g.clock, Life: g.life, Mesh: g.mesh, Device: g.stageStats,
 	})
-	stop := bootstrap.TellWaits(func(text string) { g.log.Warn(text) }, g.awaited())
+	stop := bootstrap.TellWaits(func(text string) { g.log.Warn(text) }, func() string { return g.awaited(a) })
 	c, err := g.open(ctx)
 	stop()
 	if err != nil {
@@ -85,11 +85,11 @@ func (g *Group) open(ctx context.Context) (*fabrics.Opened, error) {
 	joining, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	defer context.AfterFunc(g.life, func() { stop(context.Cause(g.life)) })()
-	instead, err := bootstrap.AgreeOnWay(joining, g.agreed, g.mesh, g.peers)
+	plan, instead, err := bootstrap.AgreeOnWay(joining, g.agreed, g.mesh, g.peers)
 	if err != nil {
 		return nil, err
 	}
-	c, window, err := (&fabrics.Opener{Mesh: g.mesh, Listener: g.peers, Plan: g.agreed}).Open(joining)
+	c, err := (&fabrics.Opener{Mesh: g.mesh, Listener: g.peers, Plan: plan}).Open(joining)
 	if err != nil {
 		return nil, err
 	}
@@ -101,7 +101,7 @@ func (g *Group) open(ctx context.Context) (*fabrics.Opened, error) {
 		found = append(found, fabrics.Warning{Cause: "another interface", Text: where})
 	}
 	c.Warnings = append(found, c.Warnings...)
-	if err := g.start(c, window); err != nil {
+	if err := g.start(c); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
 	return c, nil
@@ -171,8 +171,9 @@ func (g *Group) failed(f *Fault) {
 }
 
 // start sets up the two lanes over an open fabric.
-func (g *Group) start(c *fabrics.Opened, window int) error {
-	a, s := g.agreed, g.agreed.Settings
+func (g *Group) start(c *fabrics.Opened) error {
+	g.agreed = c.Plan
+	a, s := c.Plan, c.Plan.Settings
 	simd, err := reduce.ParseLevel(s.SIMD)
 	if err != nil {
 		return err
@@ -185,7 +186,7 @@ func (g *Group) start(c *fabrics.Opened, window int) error {
 	info := monitor.Info{
 		Rank: a.Rank, Size: a.Size, Fabric: t.Name, Reason: a.Reason, Interface: c.Interface,
 		Address: a.Addrs[a.Rank].Addr().String(), Rails: append([]string{}, c.Rails...),
-		ChunkBytes: t.Chunk, WindowBytes: window * t.Chunk, SIMD: simd.String(), Notes: append([]string{}, t.Notes...),
+		ChunkBytes: t.Chunk, WindowBytes: c.Window * t.Chunk, SIMD: simd.String(), Notes: append([]string{}, t.Notes...),
 		Peers: c.Peers, Unheard: append([][2]int{}, c.Unheard...), Topology: s.Topology, Ring: a.RingRanks(), Nodes: len(a.Nodes), NodesReason: a.LevelsReason(),
 	}
 	if t.Lossless && s.Loss > 0 && a.Switches == 0 {
@@ -200,8 +201,8 @@ func (g *Group) start(c *fabrics.Opened, window int) error {
 	var sums *engine.Reduce
 	gather := engine.NewGather(engine.GatherConfig{
 		Core: multicast.Config{
-			Rank: a.Column.Own, Size: a.Column.Size(), Ring: a.Ring, Chunk: t.Chunk, Lossless: t.Lossless, Window: window,
-			Chains: a.SendersAtOnce(window), Subgroups: a.Subgroups(), Eager: min(s.Eager, arenaBytes), Arena: arenaBytes, EagerChunks: eagerChunks, Reads: t.Reads,
+			Rank: a.Column.Own, Size: a.Column.Size(), Ring: a.Ring, Chunk: t.Chunk, Lossless: t.Lossless, Window: c.Window,
+			Chains: a.SendersAtOnce(c.Window), Subgroups: a.Subgroups(), Eager: min(s.Eager, arenaBytes), Arena: arenaBytes, EagerChunks: eagerChunks, Reads: t.Reads,
 			Cutoff: a.Cutoff(g.peers.Network.Cores()), Reorder: reorder, Deaf: g.unicast,
 		},
 		Job: a.ColumnJob(), Fabric: c.Gather, Clock: g.clock,
@@ -228,7 +229,7 @@ func (g *Group) start(c *fabrics.Opened, window int) error {
 		levels.Node = g.newNode(g.region)
 	}
 	g.ops = hierarchy.New(levels)
-	g.monitor.Opened(g.ops, info, c.Travels, c.Warnings)
+	g.monitor.Opened(g.ops, c, info)
 	g.mu.Lock()
 	g.started = true
 	g.mu.Unlock()

@@ -3,7 +3,6 @@ package group
 import (
 	"fmt"
 	"maps"
-	"net/netip"
 	"slices"
 	"strings"
 
@@ -12,23 +11,17 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/team"
 )
 
-// awaited returns what says which ranks are not there yet, and why. Hosts and addresses are those of now: the join changes
-// them when a way is chosen.
-func (g *Group) awaited() func() string {
-	hosts, addrs := slices.Clone(g.agreed.Hosts), slices.Clone(g.agreed.Addrs)
-	return func() string { return g.awaitedAt(hosts, addrs) }
-}
-
-func (g *Group) awaitedAt(hosts []team.Host, addrs []netip.AddrPort) string {
-	a, l := g.agreed, g.peers
+// awaited says which ranks are not there yet, and why.
+func (g *Group) awaited(a *team.Plan) string {
+	l := g.peers
 	var parts []string
 	failing := l.Unreached()
 	for _, r := range slices.Sorted(maps.Keys(failing)) {
 		at := ""
 		if len(a.Ways) == 1 {
-			at = fmt.Sprintf(" at %v", addrs[r])
+			at = fmt.Sprintf(" at %v", a.Addrs[r])
 		}
-		parts = append(parts, fmt.Sprintf("rank %d on %v cannot be reached%s: %v", r, hosts[r], at, failing[r]))
+		parts = append(parts, fmt.Sprintf("rank %d on %v cannot be reached%s: %v", r, a.Hosts[r], at, failing[r]))
 	}
 	neighbours := mesh.Neighbours(a.Rank, a.Size)
 	absent := slices.DeleteFunc(l.Absent(a, wire.PurposeMesh), func(r int) bool { return !slices.Contains(neighbours, r) })
@@ -37,7 +30,7 @@ func (g *Group) awaitedAt(hosts []team.Host, addrs []netip.AddrPort) string {
 	}
 	if len(parts) == 0 {
 		if r, ok := g.mesh.Silent(); ok {
-			return fmt.Sprintf("rank %d on %v has not answered", r, hosts[r])
+			return fmt.Sprintf("rank %d on %v has not answered", r, a.Hosts[r])
 		}
 		return "some other ranks have not come; the ranks that wait for them name them"
 	}

@@ -39,7 +39,11 @@ type Monitor struct {
 	mesh    *mesh.Mesh
 	device  func() staging.Stats
 
-	ops     *hierarchy.Operations // nil until Opened, as info and travels
+	rank    int
+	traceTo string // MCAST_TRACE
+
+	// These are there once the fabric is open.
+	ops     *hierarchy.Operations
 	info    Info
 	travels fabrics.Travel // how Allgathers travelled when the group was joined
 
@@ -61,15 +65,15 @@ type Monitor struct {
 
 // New returns the monitor of a group that joins.
 func New(c Config) *Monitor {
-	m := &Monitor{plan: c.Plan, log: c.Log, network: c.Network, seen: c.Seen, clock: c.Clock, life: c.Life, mesh: c.Mesh, device: c.Device}
+	m := &Monitor{plan: c.Plan, rank: c.Plan.Rank, traceTo: c.Plan.Settings.Trace, log: c.Log, network: c.Network, seen: c.Seen, clock: c.Clock, life: c.Life, mesh: c.Mesh, device: c.Device}
 	m.SetRoute(Route{Reason: c.Plan.NoSwitch})
 	return m
 }
 
 // Opened tells of what the group is, once its fabric is open.
-func (m *Monitor) Opened(ops *hierarchy.Operations, info Info, travels fabrics.Travel, found []fabrics.Warning) {
-	m.ops, m.info, m.travels = ops, info, travels
-	for _, w := range found {
+func (m *Monitor) Opened(ops *hierarchy.Operations, c *fabrics.Opened, info Info) {
+	m.plan, m.ops, m.info, m.travels = c.Plan, ops, info, c.Travels
+	for _, w := range c.Warnings {
 		m.warnings.add(w.Cause, w.Text) // the group logs its notes when it has joined
 	}
 }

@@ -11,7 +11,7 @@ import (
 
 // Traced makes the memory of a lane, unless MCAST_TRACE is off.
 func (m *Monitor) Traced(lane string) *trace.Lane {
-	if m.plan.Settings.Trace == "off" {
+	if m.traceTo == "off" {
 		return nil
 	}
 	l := trace.NewLane(lane)
@@ -37,7 +37,7 @@ type failure struct {
 // TakeTrace keeps what this process did last, where a fault is one that somebody will look into. It does so before
 // operations end, so that they are as the fault has found them.
 func (m *Monitor) TakeTrace(f *mesh.Fault) {
-	if f.Kind == mesh.Closed || f.Rank == m.plan.Rank && f.Kind == mesh.Left || m.plan.Settings.Trace == "off" {
+	if f.Kind == mesh.Closed || f.Rank == m.rank && f.Kind == mesh.Left || m.traceTo == "off" {
 		return
 	}
 	// At the end of a job ranks leave one after the other: nobody minds who waits for nothing.
@@ -53,11 +53,11 @@ func (m *Monitor) writeTrace() {
 	if f == nil {
 		return
 	}
-	path, err := m.seen.writeTrace(m.plan.Settings.Trace, f.trace)
+	path, err := m.seen.writeTrace(m.traceTo, f.trace)
 	switch {
 	case err != nil:
 		level := slog.LevelInfo
-		if m.plan.Settings.Trace != "auto" { // somebody waits for it
+		if m.traceTo != "auto" { // somebody waits for it
 			level = slog.LevelWarn
 		}
 		m.log.Log(context.Background(), level, "no trace was written", "error", err)

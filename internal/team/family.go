@@ -108,12 +108,19 @@ func (a *Plan) meetAt(all []Blob, offered []offers) error {
 			}
 		}
 	}
-	a.UseWay(0)
+	a.takeWay(0)
 	return nil
 }
 
-// UseWay has ranks come to each other by one of the ways.
-func (a *Plan) UseWay(number int) {
+// ByWay returns the plan with which ranks come to each other by one of the ways.
+func (a *Plan) ByWay(number int) *Plan {
+	b := *a
+	b.Hosts = slices.Clone(a.Hosts)
+	b.takeWay(number)
+	return &b
+}
+
+func (a *Plan) takeWay(number int) {
 	w := &a.Ways[number]
 	a.Addrs = make([]netip.AddrPort, a.Size)
 	for r := range a.Addrs {

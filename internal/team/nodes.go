@@ -177,11 +177,13 @@ func (a *Plan) LayOut() {
 	}
 }
 
-// Flatten leaves one level, and says why.
-func (a *Plan) Flatten(why string) {
-	a.Nodes, a.Owners, a.Surplus, a.flat = nil, nil, nil, why
-	a.Node, a.HostIndex, a.Columns, a.most = Members{}, 0, 0, 0
-	a.Column, a.Ring = Everyone(a.Rank, a.Size), ringOf(a.Hosts)
+// Flat returns the plan of one level, and notes why.
+func (a *Plan) Flat(why string) *Plan {
+	b := *a
+	b.Nodes, b.Owners, b.Surplus, b.flat = nil, nil, nil, why
+	b.Node, b.HostIndex, b.Columns, b.most = Members{}, 0, 0, 0
+	b.Column, b.Ring = Everyone(a.Rank, a.Size), ringOf(a.Hosts)
+	return &b
 }
 
 // TwoLevel reports whether there are nodes.

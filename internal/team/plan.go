@@ -17,8 +17,8 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/shm"
 )
 
-// Plan is what all ranks conclude from the blobs of all ranks, each for
-// itself and all alike; only rank differs.
+// Plan is what all ranks conclude from the blobs of all ranks, each for itself and all alike; only Rank and what follows
+// from it differ. It does not change: what ranks find out later makes another plan.
 type Plan struct {
 	Rank, Size int
 	Settings   config.Settings
@@ -353,14 +353,24 @@ func (a *Plan) SwitchChunk() int {
 	return chunk
 }
 
-// Redraw has another port drawn for the multicast group: another program has this one.
-func (a *Plan) Redraw() { a.Redrawn++ }
+// OnNextPort returns the plan with another port for the multicast group: another program has this one.
+func (a *Plan) OnNextPort() *Plan {
+	b := *a
+	b.Redrawn++
+	return &b
+}
 
-// TakeFabric has the group travel over a fabric, and says why.
-func (a *Plan) TakeFabric(name, reason string) { a.Fabric, a.Reason = name, reason }
+// Over returns the plan of a group that travels over a fabric, and notes why.
+func (a *Plan) Over(fabric, reason string) *Plan {
+	b := *a
+	b.Fabric, b.Reason = fabric, reason
+	return &b
+}
 
-// NarrowTo notes how long packets may be that the paths between ranks carry, in bytes.
-func (a *Plan) NarrowTo(packet int) { a.Narrow = packet }
-
-// BoundSegments notes how many payload bytes TCP segments may have there.
-func (a *Plan) BoundSegments(bytes int) { a.Segment = bytes }
+// OnPaths returns the plan for paths between ranks that carry packets of so many bytes at most, and TCP segments with
+// so many bytes of payload; 0: as long as interfaces say, and as TCP finds right.
+func (a *Plan) OnPaths(packet, segment int) *Plan {
+	b := *a
+	b.Narrow, b.Segment = packet, segment
+	return &b
+}
