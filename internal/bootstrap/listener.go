@@ -92,14 +92,14 @@ func (l *Listener) greet(c net.Conn, proven func() bool) {
 	}
 	if proven() {
 		hostnet.Private(c)
-		l.welcome(c, greeted, caller{h.Purpose, int(h.Rank), h.Job})
+		l.accept(c, greeted, caller{h.Purpose, int(h.Rank), h.Job})
 	}
 }
 
-// welcome keeps a connection for take. Of two that wait the later one counts: a rank connects again
+// accept keeps a connection for take. Of two that wait the later one counts: a rank connects again
 // only when its first connection has broken. One that comes when the first is in use is refused. greeted
 // is where the answer goes.
-func (l *Listener) welcome(c net.Conn, greeted *identity.Greeting, who caller) {
+func (l *Listener) accept(c net.Conn, greeted *identity.Greeting, who caller) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	answer := wire.Welcome

@@ -37,15 +37,15 @@ const (
 	maxRanks      = 1 << 16
 	maxPart       = 16 << 10 // of 64 strangers a MiB
 	// A rank that takes longer than this to read rank 0's answer does without, once the time to join is over.
-	answerPatience = 5 * time.Second
-	redialEvery    = 50 * time.Millisecond
+	answerLimit = 5 * time.Second
+	redialEvery = 50 * time.Millisecond
 	// Ranks that begin together run out of time together: rank 0 then says who has not come, and
 	// the others listen so much longer.
-	verdictPatience = time.Second
+	verdictLimit = time.Second
 )
 
 var (
-	errStranger = errors.New("not a torch-mcast rendezvous")
+	errForeign  = errors.New("not a torch-mcast rendezvous")
 	errSecret   = errors.New("a greeting of one who has a secret")
 	errNoAnswer = errors.New("it listens, and has not answered")
 )
@@ -88,7 +88,7 @@ func (m Meeting) RendezvousOver(ctx context.Context, n hostnet.Network, addr str
 		return [][]byte{blob}, nil
 	}
 	if rank > 0 {
-		return m.visit(ctx, n, addr, greeting{m.Key, size, rank, blob})
+		return m.callZero(ctx, n, addr, greeting{m.Key, size, rank, blob})
 	}
 	ln, err := n.Listen(ctx, "tcp", listenAddr(addr))
 	if err != nil {
@@ -105,19 +105,19 @@ func (m Meeting) RendezvousOn(ctx context.Context, ln net.Listener, size int, bl
 	}
 	blobs := make([][]byte, size)
 	blobs[0] = blob
-	guests, err := m.gather(ctx, ln, blobs)
-	return answerAll(ctx, guests, blobs, err)
+	arrived, err := m.gather(ctx, ln, blobs)
+	return answerAll(ctx, arrived, blobs, err)
 }
 
-// answerAll gives the guests all blobs, or the error for which there is no group.
-func answerAll(ctx context.Context, guests []net.Conn, blobs [][]byte, err error) ([][]byte, error) {
+// answerAll gives the ranks that have come all blobs, or the error for which there is no group.
+func answerAll(ctx context.Context, arrived []net.Conn, blobs [][]byte, err error) ([][]byte, error) {
 	var message []byte
 	if err != nil {
 		message = refusalFor(err).answer()
 	} else {
 		message = putAnswer(0, blobs)
 	}
-	for r, conn := range guests {
+	for r, conn := range arrived {
 		if conn == nil {
 			continue
 		}
@@ -167,7 +167,7 @@ type arrival struct {
 // ranks that came even when it fails. It closes ln and every other connection.
 func (m Meeting) gather(ctx context.Context, ln net.Listener, blobs [][]byte) ([]net.Conn, error) {
 	size := len(blobs)
-	guests := make([]net.Conn, size)
+	arrived := make([]net.Conn, size)
 	inside, leave := context.WithCancel(ctx)
 	arrivals := make(chan arrival)
 	var without atomic.Pointer[string] // who has not the secret was turned away
@@ -179,7 +179,7 @@ func (m Meeting) gather(ctx context.Context, ln net.Listener, blobs [][]byte) ([
 			if err == nil {
 				err = g.read(greeted)
 			}
-			if said := m.strange(conn, err); said != "" {
+			if said := m.refuse(conn, err); said != "" {
 				without.Store(&said)
 			}
 			if err != nil || !proven() {
@@ -196,21 +196,21 @@ func (m Meeting) gather(ctx context.Context, ln net.Listener, blobs [][]byte) ([
 	defer leave()
 	context.AfterFunc(inside, func() { _ = ln.Close() })
 
-	var here guestList
-	here.note(guests)
+	var here absentees
+	here.note(arrived)
 	defer m.telling(here.absent)()
-	var turnedAway string
+	var refusedText string
 	for missing := size - 1; missing > 0; {
 		select {
 		case <-ctx.Done():
-			if said := without.Load(); said != nil && turnedAway == "" {
-				turnedAway = *said
+			if said := without.Load(); said != nil && refusedText == "" {
+				refusedText = *said
 			}
-			err := fmt.Errorf("rendezvous: %s: %w%s", absent(guests), context.Cause(ctx), turnedAway)
-			return guests, &missingError{1 + slices.Index(guests[1:], nil), err}
+			err := fmt.Errorf("rendezvous: %s: %w%s", absent(arrived), context.Cause(ctx), refusedText)
+			return arrived, &missingError{1 + slices.Index(arrived[1:], nil), err}
 		case a := <-arrivals:
 			if a.key != m.Key {
-				turnedAway = "; a process of another job was turned away"
+				refusedText = "; a process of another job was turned away"
 				_ = send(ctx, a.conn, otherJob.answer())
 				continue
 			}
@@ -219,27 +219,27 @@ func (m Meeting) gather(ctx context.Context, ln net.Listener, blobs [][]byte) ([
 					Text:    fmt.Sprintf("rendezvous: rank 0 was started for %d ranks, this is rank %d of %d", size, a.rank, a.size),
 					Between: &collective.Disagreement{Ranks: [2]int{0, a.rank}, What: [2]string{fmt.Sprintf("%d ranks", size), fmt.Sprintf("%d ranks", a.size)}},
 				}
-				turnedAway = fmt.Sprintf("; a process that came as rank %d of %d was turned away", a.rank, a.size)
+				refusedText = fmt.Sprintf("; a process that came as rank %d of %d was turned away", a.rank, a.size)
 				_ = send(ctx, a.conn, reason.answer())
 				continue
 			}
 			// The last one to come as a rank is that rank: the earlier one
 			// may be a process that died and was started again.
-			if old := guests[a.rank]; old != nil {
+			if old := arrived[a.rank]; old != nil {
 				_ = send(ctx, old, (&Refusal{Text: fmt.Sprintf("rendezvous: another process came as rank %d", a.rank), Rank: &a.rank}).answer())
 			} else {
 				missing--
 			}
-			guests[a.rank], blobs[a.rank] = a.conn, a.blob
-			here.note(guests)
+			arrived[a.rank], blobs[a.rank] = a.conn, a.blob
+			here.note(arrived)
 		}
 	}
-	return guests, nil
+	return arrived, nil
 }
 
-// strange tells a rank with another secret why it is turned away, if its greeting shows that it is a rank. It returns a
+// refuse tells a rank with another secret why it is turned away, if its greeting shows that it is a rank. It returns a
 // text about it for this rank's own messages.
-func (m Meeting) strange(conn net.Conn, err error) (said string) {
+func (m Meeting) refuse(conn net.Conn, err error) (said string) {
 	var why *Refusal
 	switch {
 	case err == nil:
@@ -264,27 +264,27 @@ func begins(b []byte, magic uint64) bool {
 }
 
 // absent names the ranks that have not come.
-func absent(guests []net.Conn) string {
+func absent(arrived []net.Conn) string {
 	var names []string
-	for r := 1; r < len(guests); r++ {
-		if guests[r] == nil {
+	for r := 1; r < len(arrived); r++ {
+		if arrived[r] == nil {
 			names = append(names, fmt.Sprint(r))
 		}
 	}
 	const most = 8
 	if len(names) == 1 {
-		return fmt.Sprintf("rank %s of %d has not come", names[0], len(guests))
+		return fmt.Sprintf("rank %s of %d has not come", names[0], len(arrived))
 	}
 	more := ""
 	if len(names) > most {
 		more = fmt.Sprintf(" and %d more", len(names)-most)
 		names = names[:most]
 	}
-	return fmt.Sprintf("ranks %s%s of %d have not come", strings.Join(names, ", "), more, len(guests))
+	return fmt.Sprintf("ranks %s%s of %d have not come", strings.Join(names, ", "), more, len(arrived))
 }
 
-// visit is the part of every rank but 0: it tries until rank 0 answers.
-func (m Meeting) visit(ctx context.Context, n hostnet.Network, addr string, g greeting) ([][]byte, error) {
+// callZero is the part of every rank but 0: it tries until rank 0 answers.
+func (m Meeting) callZero(ctx context.Context, n hostnet.Network, addr string, g greeting) ([][]byte, error) {
 	message := putGreeting(g)
 	last := errors.New("no connection came about")
 	var why atomic.Pointer[string]
@@ -296,7 +296,7 @@ func (m Meeting) visit(ctx context.Context, n hostnet.Network, addr string, g gr
 		return text
 	})()
 	for {
-		blobs, err := m.visitOnce(ctx, n, addr, g.size, message)
+		blobs, err := m.callOnce(ctx, n, addr, g.size, message)
 		var no *Refusal
 		if err == nil || errors.As(err, &no) {
 			return blobs, err
@@ -319,14 +319,14 @@ func (m Meeting) visit(ctx context.Context, n hostnet.Network, addr string, g gr
 	}
 }
 
-func (m Meeting) visitOnce(ctx context.Context, n hostnet.Network, addr string, size int, message []byte) (blobs [][]byte, err error) {
+func (m Meeting) callOnce(ctx context.Context, n hostnet.Network, addr string, size int, message []byte) (blobs [][]byte, err error) {
 	conn, err := n.Dial(ctx, "tcp", addr, hostnet.Dialing{Segment: smallSegment})
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, conn.Close()) }()
 	stop := context.AfterFunc(ctx, func() {
-		patience := verdictPatience
+		patience := verdictLimit
 		if !owntime.TimedOut(ctx) {
 			patience = 0
 		}
@@ -369,7 +369,7 @@ func within(ctx context.Context, conn net.Conn, patience time.Duration, f func()
 // send writes a message and closes the connection. It is given a moment even when ctx has ended,
 // so that the others learn why.
 func send(ctx context.Context, conn net.Conn, message []byte) error {
-	defer context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Now().Add(answerPatience)) })()
+	defer context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Now().Add(answerLimit)) })()
 	_, err := conn.Write(message)
 	return errors.Join(err, conn.Close())
 }
@@ -399,7 +399,7 @@ func (g *greeting) read(r io.Reader) error {
 		return errSecret
 	}
 	if binary.BigEndian.Uint64(head[:]) != greetingMagic || n > maxPart {
-		return errStranger
+		return errForeign
 	}
 	g.key = binary.BigEndian.Uint64(head[8:])
 	g.size = int(binary.BigEndian.Uint32(head[16:]))
@@ -428,7 +428,7 @@ func readAnswer(r io.Reader, size int) ([][]byte, error) {
 	}
 	verdict, count := binary.BigEndian.Uint32(head[8:]), binary.BigEndian.Uint32(head[12:])
 	if binary.BigEndian.Uint64(head[:]) != answerMagic || verdict == 0 && int(count) != size || verdict != 0 && count != 1 {
-		return nil, errStranger
+		return nil, errForeign
 	}
 	var parts [][]byte
 	for range count {
@@ -438,7 +438,7 @@ func readAnswer(r io.Reader, size int) ([][]byte, error) {
 		}
 		n := binary.BigEndian.Uint32(length[:])
 		if n > maxPart {
-			return nil, errStranger
+			return nil, errForeign
 		}
 		part := make([]byte, n)
 		if _, err := io.ReadFull(r, part); err != nil {

@@ -358,7 +358,7 @@ func TestListenAddr(t *testing.T) {
 func TestGreetingOfAStranger(t *testing.T) {
 	var g greeting
 	require.NoError(t, g.read(bytes.NewReader(putGreeting(greeting{blob: make([]byte, maxPart)}))))
-	require.Equal(t, errStranger, g.read(bytes.NewReader(putGreeting(greeting{blob: make([]byte, maxPart+1)}))))
+	require.Equal(t, errForeign, g.read(bytes.NewReader(putGreeting(greeting{blob: make([]byte, maxPart+1)}))))
 }
 
 func FuzzGreeting(f *testing.F) {

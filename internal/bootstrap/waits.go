@@ -47,15 +47,15 @@ func (m Meeting) telling(awaited func() string) (stop func()) {
 	return TellWaits(func(text string) { m.Waits("rendezvous: " + text) }, awaited)
 }
 
-// guestList says who has not come to a rendezvous yet.
-type guestList struct{ text atomic.Pointer[string] }
+// absentees says who has not come to a rendezvous yet.
+type absentees struct{ text atomic.Pointer[string] }
 
-func (l *guestList) note(guests []net.Conn) {
+func (l *absentees) note(arrived []net.Conn) {
 	text := ""
-	if slices.Contains(guests[1:], nil) {
-		text = absent(guests)
+	if slices.Contains(arrived[1:], nil) {
+		text = absent(arrived)
 	}
 	l.text.Store(&text)
 }
 
-func (l *guestList) absent() string { return *l.text.Load() }
+func (l *absentees) absent() string { return *l.text.Load() }

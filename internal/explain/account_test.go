@@ -119,7 +119,7 @@ func TestPagesOfManyRanks(t *testing.T) {
 		wait             = 600 * time.Millisecond
 	)
 	type seen struct {
-		lately  monitor.Lately
+		lately  monitor.Recent
 		awaited []monitor.Awaited
 	}
 	all := map[int]*seen{}

@@ -50,7 +50,7 @@ func (p *Opener) probeDevices(ctx context.Context, o *udp.Options, prober hostne
 	if err != nil {
 		return nil, "", err
 	}
-	if len(paths.deaf) > 0 {
+	if len(paths.unheardPairs) > 0 {
 		return nil, paths.unheard(), nil
 	}
 	return paths, "", nil

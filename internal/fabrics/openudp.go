@@ -77,8 +77,8 @@ func (p *Opener) prepare(ctx context.Context, by hostnet.Datagrams) (udp.Options
 // openProbed opens the fabric over paths that were probed.
 func (p *Opener) openProbed(ctx context.Context, by hostnet.Datagrams, o *udp.Options, paths *probed) (*Opened, error) {
 	paths.snooping = snooping(o)
-	if _, real := p.Listener.Network.(hostnet.Binder); real && len(paths.deaf) > 0 {
-		paths.seen = whyDeaf(o, paths.deaf)
+	if _, real := p.Listener.Network.(hostnet.Binder); real && len(paths.unheardPairs) > 0 {
+		paths.seen = whyUnheard(o, paths.unheardPairs)
 	}
 	found, err := p.fitToPaths(o, paths)
 	if err != nil {
@@ -125,7 +125,7 @@ func (p *Opener) openProbed(ctx context.Context, by hostnet.Datagrams, o *udp.Op
 		Registers: registers,
 		Travels:   travels,
 		Peers:     peers,
-		Unheard:   paths.deaf,
+		Unheard:   paths.unheardPairs,
 		Streams:   func(ctx context.Context) (fabric.Streams, error) { return p.openStreams(ctx, openStreamsOn) },
 		Interface: o.Interface.Name,
 		Rails:     p.Plan.Settings.Interfaces()[min(1, len(p.Plan.Settings.Interfaces())):],

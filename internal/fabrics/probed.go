@@ -11,14 +11,14 @@ import (
 
 // probed is what all ranks conclude from their probes, each for itself and all alike.
 type probed struct {
-	full     int         // bytes of the packets wanted
-	packet   int         // of the largest that passes wherever small ones do
-	from, to int         // ranks between which no larger one passes; where packet is full, no ranks
-	deaf     [][2]int    // from, to: no multicast passes, or only the smallest packets
-	mute     []string    // why ranks could not multicast at all
-	ranks    []team.Host // where they are
-	seen     string      // why multicast does not pass, where this rank has checked it; empty: it does not know
-	snooping string      // what switches need that pass multicast to those alone who ask
+	full         int         // bytes of the packets wanted
+	packet       int         // of the largest that passes wherever small ones do
+	from, to     int         // ranks between which no larger one passes; where packet is full, no ranks
+	unheardPairs [][2]int    // from, to: no multicast passes, or only the smallest packets
+	cannotSend   []string    // why ranks could not multicast at all
+	ranks        []team.Host // where they are
+	seen         string      // why multicast does not pass, where this rank has checked it; empty: it does not know
+	snooping     string      // what switches need that pass multicast to those alone who ask
 
 	// What this rank alone knows, by rank: the largest packets heard, and the share of small ones by
 	// multicast that was lost.
@@ -36,7 +36,7 @@ func conclude(records []probeRecord, full int) probed {
 		r := &records[to]
 		for _, h := range r.Multicast {
 			if h[1] < min(leastPacket, full) {
-				c.deaf = append(c.deaf, [2]int{h[0], to})
+				c.unheardPairs = append(c.unheardPairs, [2]int{h[0], to})
 			} else {
 				c.passes(h[0], to, h[1])
 			}
@@ -47,7 +47,7 @@ func conclude(records []probeRecord, full int) probed {
 			}
 		}
 		if r.Error != "" {
-			c.mute = append(c.mute, fmt.Sprintf("rank %d: %s", to, r.Error))
+			c.cannotSend = append(c.cannotSend, fmt.Sprintf("rank %d: %s", to, r.Error))
 		}
 	}
 	return c
@@ -69,7 +69,7 @@ func (c *probed) narrow(iface string, mtu int) string {
 
 // warnings are for the users of the group: where multicast does not get through, and why.
 func (c *probed) warnings() []Warning {
-	if len(c.deaf) == 0 {
+	if len(c.unheardPairs) == 0 {
 		return nil
 	}
 	return []Warning{{NoMulticast, c.unheard() + ": Allgather and Broadcast go from rank to rank over TCP, as fast as a ring; " + c.remedy()}}
@@ -81,12 +81,12 @@ func (c *probed) fault(text string) *mesh.Fault {
 }
 
 // unheard says between which ranks multicast does not pass.
-func (c *probed) unheard() string { return unheardText(c.deaf, c.ranks) }
+func (c *probed) unheard() string { return unheardText(c.unheardPairs, c.ranks) }
 
 // remedy says why that may be, and what can be done.
 func (c *probed) remedy() string {
-	if len(c.mute) > 0 {
-		return strings.Join(c.mute, "; ")
+	if len(c.cannotSend) > 0 {
+		return strings.Join(c.cannotSend, "; ")
 	}
 	if c.seen != "" {
 		return c.seen

@@ -28,22 +28,22 @@ func TestConclude(t *testing.T) {
 		},
 		"no multicast from one root": {
 			[]probeRecord{{Multicast: [][2]int{{1, 0}}}, {}, {Multicast: [][2]int{{1, 0}}}},
-			probed{full: full, packet: full, deaf: [][2]int{{1, 0}, {1, 2}}},
+			probed{full: full, packet: full, unheardPairs: [][2]int{{1, 0}, {1, 2}}},
 			"multicast does not pass from host b (10.0.0.2), rank 1: ",
 		},
 		"no datagrams at all say nothing about size": {
 			[]probeRecord{{Multicast: [][2]int{{1, 0}}, Unicast: [][2]int{{1, 0}}}, {Error: "operation not permitted"}},
-			probed{full: full, packet: full, deaf: [][2]int{{1, 0}}, mute: []string{"rank 1: operation not permitted"}},
+			probed{full: full, packet: full, unheardPairs: [][2]int{{1, 0}}, cannotSend: []string{"rank 1: operation not permitted"}},
 			"as fast as a ring; rank 1: operation not permitted",
 		},
 		"small multicast says nothing about size": {
 			[]probeRecord{{Multicast: [][2]int{{1, 128}}}, {Error: "operation not permitted"}},
-			probed{full: full, packet: full, deaf: [][2]int{{1, 0}}, mute: []string{"rank 1: operation not permitted"}},
+			probed{full: full, packet: full, unheardPairs: [][2]int{{1, 0}}, cannotSend: []string{"rank 1: operation not permitted"}},
 			"as fast as a ring; rank 1: operation not permitted",
 		},
 		"small unicast does": {
 			[]probeRecord{{Multicast: [][2]int{{1, 128}}, Unicast: [][2]int{{1, 128}}}, {}},
-			probed{full: full, packet: 128, from: 1, to: 0, deaf: [][2]int{{1, 0}}},
+			probed{full: full, packet: 128, from: 1, to: 0, unheardPairs: [][2]int{{1, 0}}},
 			"multicast does not pass from rank 1 on b (10.0.0.2) to rank 0 on a (10.0.0.1): ",
 		},
 	} {

@@ -27,8 +27,8 @@ func snooping(o *udp.Options) string {
 	return text + fmt.Sprintf(", networks that take IGMPv2 alone (AWS, Google) need `sysctl net.ipv4.conf.%s.force_igmp_version=2`", o.Interface.Name)
 }
 
-// whyDeaf says why multicast does not pass between hosts, if that can be seen at this rank: empty if not.
-func whyDeaf(o *udp.Options, deaf [][2]int) string {
+// whyUnheard says why multicast does not pass between hosts, if that can be seen at this rank: empty if not.
+func whyUnheard(o *udp.Options, unheardPairs [][2]int) string {
 	name := o.Interface.Name
 	if ifi, err := net.InterfaceByName(name); err != nil || ifi.Flags&net.FlagUp == 0 {
 		return fmt.Sprintf("the interface %s of rank %d is gone or down (ip link show %s)", name, o.Rank, name)
@@ -39,7 +39,7 @@ func whyDeaf(o *udp.Options, deaf [][2]int) string {
 	if len(o.Sources) == 0 || !o.Sources[0].Is4() || !netdev.Strict(name) { // IPv6 checks no reverse paths
 		return ""
 	}
-	for _, path := range deaf {
+	for _, path := range unheardPairs {
 		if path[1] != o.Rank || len(o.Sources) == 0 {
 			continue
 		}

@@ -27,16 +27,16 @@ func TestWhyDeaf(t *testing.T) {
 		require.NoError(t, err)
 		o := udp.Options{Rank: 1, TTL: 1, Interface: vb, Sources: []netip.Addr{netip.MustParseAddr("10.1.0.9"), netip.MustParseAddr("10.1.0.2")}}
 		heard, own := [][2]int{{1, 0}}, [][2]int{{0, 1}}
-		require.Empty(t, whyDeaf(&o, own), "nothing is wrong here")
+		require.Empty(t, whyUnheard(&o, own), "nothing is wrong here")
 		require.NoError(t, os.WriteFile("/proc/sys/net/ipv4/conf/all/rp_filter", []byte("1"), 0o600))
-		require.Contains(t, whyDeaf(&o, own), "rp_filter=2 net.ipv4.conf.vb.rp_filter=2")
-		require.Empty(t, whyDeaf(&o, heard), "it is another rank that does not hear")
+		require.Contains(t, whyUnheard(&o, own), "rp_filter=2 net.ipv4.conf.vb.rp_filter=2")
+		require.Empty(t, whyUnheard(&o, heard), "it is another rank that does not hear")
 		o.TTL = 0
-		require.Equal(t, "MCAST_TTL=0 keeps multicast on each host: unset it", whyDeaf(&o, own))
+		require.Equal(t, "MCAST_TTL=0 keeps multicast on each host: unset it", whyUnheard(&o, own))
 	})
 	n.IP(t, "link set vb down")
 	n.Do(func() {
 		o := udp.Options{Rank: 1, TTL: 1, Interface: &net.Interface{Name: "vb"}}
-		require.Contains(t, whyDeaf(&o, nil), "the interface vb of rank 1 is gone or down")
+		require.Contains(t, whyUnheard(&o, nil), "the interface vb of rank 1 is gone or down")
 	})
 }

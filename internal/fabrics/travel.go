@@ -24,10 +24,10 @@ func gatheringOver(a *team.Plan, paths *probed) (Travel, error) {
 	switch setting := a.Settings.Multicast; {
 	case setting == "off":
 		return Travel{Unicast, "MCAST_MULTICAST=off"}, nil
-	case len(paths.deaf) == 0:
+	case len(paths.unheardPairs) == 0:
 		return Travel{Multicast, "it reaches every rank"}, nil
 	case setting == "require":
-		return Travel{}, &mesh.Fault{Kind: mesh.Path, From: paths.deaf[0][0], Rank: paths.deaf[0][1], Text: "MCAST_MULTICAST=require, but " + paths.unheard() + "; " + paths.remedy()}
+		return Travel{}, &mesh.Fault{Kind: mesh.Path, From: paths.unheardPairs[0][0], Rank: paths.unheardPairs[0][1], Text: "MCAST_MULTICAST=require, but " + paths.unheard() + "; " + paths.remedy()}
 	default:
 		return Travel{Unicast, paths.unheard()}, nil
 	}

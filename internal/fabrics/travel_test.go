@@ -13,29 +13,29 @@ import (
 
 // TestGathering: all ranks conclude alike from the setting and from who hears whom.
 func TestGathering(t *testing.T) {
-	all, deaf := &probed{}, &probed{deaf: [][2]int{{0, 1}, {0, 2}}, ranks: testHosts("abc")}
+	all, unheardPairs := &probed{}, &probed{unheardPairs: [][2]int{{0, 1}, {0, 2}}, ranks: testHosts("abc")}
 	for _, c := range []struct {
 		setting string
 		paths   *probed
 		by, why string
 	}{
 		{"auto", all, Multicast, "it reaches every rank"},
-		{"auto", deaf, Unicast, "multicast does not pass from host a (10.0.0.1), rank 0"},
+		{"auto", unheardPairs, Unicast, "multicast does not pass from host a (10.0.0.1), rank 0"},
 		{"require", all, Multicast, "it reaches every rank"},
 		{"off", all, Unicast, "MCAST_MULTICAST=off"},
-		{"off", deaf, Unicast, "MCAST_MULTICAST=off"},
+		{"off", unheardPairs, Unicast, "MCAST_MULTICAST=off"},
 	} {
 		a := &team.Plan{Settings: config.Settings{Multicast: c.setting}}
 		g, err := gatheringOver(a, c.paths)
 		require.NoError(t, err)
 		require.Equal(t, Travel{c.by, c.why}, g)
 	}
-	deaf.snooping = "a switch that snoops IGMP needs a querier"
-	_, err := gatheringOver(&team.Plan{Settings: config.Settings{Multicast: "require"}}, deaf)
+	unheardPairs.snooping = "a switch that snoops IGMP needs a querier"
+	_, err := gatheringOver(&team.Plan{Settings: config.Settings{Multicast: "require"}}, unheardPairs)
 	var fault *mesh.Fault
 	require.ErrorAs(t, err, &fault)
 	require.Equal(t, mesh.Path, fault.Kind)
-	require.Equal(t, deaf.deaf[0], [2]int{fault.From, fault.Rank})
+	require.Equal(t, unheardPairs.unheardPairs[0], [2]int{fault.From, fault.Rank})
 	require.Contains(t, fault.Text, "MCAST_MULTICAST=require, but multicast does not pass from host a (10.0.0.1), rank 0; a switch that snoops IGMP")
 }
 

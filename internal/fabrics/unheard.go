@@ -13,14 +13,14 @@ import (
 // paths: it is that host, or its switch port, which has to be looked at.
 func unheardText(pairs [][2]int, ranks []team.Host) string {
 	hosts, of := team.HostsOf(ranks)
-	deaf := make(map[[2]int]int) // pairs of ranks, by their hosts
+	unheardPairs := make(map[[2]int]int) // pairs of ranks, by their hosts
 	for _, p := range pairs {
-		deaf[[2]int{of[p[0]], of[p[1]]}]++
+		unheardPairs[[2]int{of[p[0]], of[p[1]]}]++
 	}
 	hears, heard := make([]bool, len(hosts)), make([]bool, len(hosts)) // any other
 	for from := range hosts {
 		for to := range hosts {
-			if from != to && deaf[[2]int{from, to}] < len(ranksOn(of, from))*len(ranksOn(of, to)) {
+			if from != to && unheardPairs[[2]int{from, to}] < len(ranksOn(of, from))*len(ranksOn(of, to)) {
 				hears[to], heard[from] = true, true
 			}
 		}

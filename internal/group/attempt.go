@@ -48,22 +48,22 @@ func (d *routeDriver) join(ctx context.Context, o route.Join) *attempt {
 		defer cancel()
 		ctx = within
 	}
-	if d.agreed.Crosses() { // else other ranks bring this rank's data to the switch
+	if d.plan.Crosses() { // else other ranks bring this rank's data to the switch
 		a.err = d.joinSwitch(ctx, a, o.Address)
 	}
 	return a
 }
 
 func (d *routeDriver) joinSwitch(ctx context.Context, a *attempt, address string) error {
-	s := &d.agreed.Settings
+	s := &d.plan.Settings
 	offload, err := batch.ParseOffload(s.Offload)
 	if err != nil {
 		return err
 	}
 	a.session, err = session.Dial(ctx, address, session.Hello{
-		Job: d.agreed.ColumnJob(), Epoch: a.epoch, Ranks: d.agreed.Column.Size(), Rank: d.agreed.Column.Own, InGroup: &d.agreed.Rank,
+		Job: d.plan.ColumnJob(), Epoch: a.epoch, Ranks: d.plan.Column.Size(), Rank: d.plan.Column.Own, InGroup: &d.plan.Rank,
 		Reproducible: s.SwitchMode == "reproducible", Secret: s.Secret, Encrypt: s.Encrypt, Timeout: s.SwitchTimeout,
-		Chunk: d.agreed.SwitchChunk(), Offload: offload, DSCP: s.Mark(), Network: d.peers.Network.Sessions(),
+		Chunk: d.plan.SwitchChunk(), Offload: offload, DSCP: s.Mark(), Network: d.peers.Network.Sessions(),
 	})
 	if err != nil {
 		return err
@@ -76,9 +76,9 @@ func (d *routeDriver) joinSwitch(ctx context.Context, a *attempt, address string
 		err = d.probe(ctx, a.session, terms, number)
 	}
 	if err == nil {
-		terms.Cutoff, terms.Reorder = d.agreed.Cutoff(d.peers.Network.Cores()), reorder
+		terms.Cutoff, terms.Reorder = d.plan.Cutoff(d.peers.Network.Cores()), reorder
 		a.conn, err = d.attach(a.session, reducescatter.SwitchConnConfig{
-			Epoch: a.epoch, Terms: terms, Rank: d.agreed.Column.Own, Number: number, Timeout: s.SwitchTimeout,
+			Epoch: a.epoch, Terms: terms, Rank: d.plan.Column.Own, Number: number, Timeout: s.SwitchTimeout,
 			Link: d.link.From(a.session.Local()),
 			Lost: func(err error) { a.lost <- err },
 		})
@@ -96,8 +96,8 @@ func (d *routeDriver) attach(s *session.Session, c reducescatter.SwitchConnConfi
 		return nil, err
 	}
 	c.Switch = path
-	if set := &d.agreed.Settings; set.Loss > 0 {
-		c.Switch = fault.LossySwitch(path, set.Loss, set.LossSeed+uint64(d.agreed.Rank))
+	if set := &d.plan.Settings; set.Loss > 0 {
+		c.Switch = fault.LossySwitch(path, set.Loss, set.LossSeed+uint64(d.plan.Rank))
 	}
 	return reducescatter.NewSwitchConn(c), nil
 }
@@ -108,7 +108,7 @@ const probeLimit = 2 * time.Second
 
 // probe returns once datagrams of all sizes have gone to the switch and back.
 func (d *routeDriver) probe(ctx context.Context, s *session.Session, t innetwork.Terms, number int) error {
-	limit := min(probeLimit, d.agreed.Settings.SwitchTimeout)
+	limit := min(probeLimit, d.plan.Settings.SwitchTimeout)
 	ctx, stop := context.WithTimeoutCause(ctx, limit, fmt.Errorf("no answer for %v", limit))
 	defer stop()
 	return s.Probe(ctx, t, number)

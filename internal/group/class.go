@@ -17,7 +17,7 @@ func sinceStart() func() time.Duration {
 
 // class returns which class this group has, and where it meets the others.
 func (g *Group) class() engine.Class {
-	c := engine.Class{Link: g.link.Fabric(), Background: g.agreed.Settings.Class == "background"}
+	c := engine.Class{Link: g.link.Fabric(), Background: g.plan.Settings.Class == "background"}
 	if c.Link == nil {
 		c.Link = inProcess
 	}

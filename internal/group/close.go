@@ -28,8 +28,8 @@ var onLane = [...]string{
 type leaving struct {
 	departed  [len(onLane)]atomic.Pointer[departure] // who leaves, having posted least
 	once      sync.Once
-	gone      chan struct{} // closed when Close is done
-	impatient chan error    // of a ctx that ends the wait of Close
+	done      chan struct{} // closed when Close is done
+	waitEnded chan error    // of a ctx that ends the wait of Close
 	err       error         // of Close
 }
 
@@ -63,12 +63,12 @@ func (g *Group) checkDeparted(lane overlap.Class) {
 	}
 	if g.ops.Posts()[lane] > d.posted {
 		g.mesh.Report(&Fault{Kind: Left, Rank: d.rank, Text: fmt.Sprintf(
-			"while %s was in flight on rank %d", onLane[lane], g.agreed.Rank)})
+			"while %s was in flight on rank %d", onLane[lane], g.plan.Rank)})
 	}
 }
 
 // closed is why operations end once this rank has closed the group.
-func (g *Group) closed() *Fault { return &Fault{Kind: Closed, Rank: g.agreed.Rank} }
+func (g *Group) closed() *Fault { return &Fault{Kind: Closed, Rank: g.plan.Rank} }
 
 // Close leaves the group. It waits until all ranks close, as long as they live, since others may
 // still need this one; it does not wait with operations in flight, which fail, nor after a
@@ -92,7 +92,7 @@ func (g *Group) CloseWithin(wait time.Duration) error {
 // Abort ends the group on all ranks at once: their operations fail with an error that names this
 // rank and gives the reason, such as "its script ended with ValueError". A Close that waits, ends.
 func (g *Group) Abort(reason string) error {
-	g.mesh.Report(&Fault{Kind: Aborted, Rank: g.agreed.Rank, Text: reason})
+	g.mesh.Report(&Fault{Kind: Aborted, Rank: g.plan.Rank, Text: reason})
 	return g.Close()
 }
 
@@ -101,19 +101,19 @@ func (g *Group) Abort(reason string) error {
 func (g *Group) CloseUntil(ctx context.Context) error {
 	g.leaving.once.Do(func() {
 		go func() {
-			defer close(g.leaving.gone)
+			defer close(g.leaving.done)
 			err := g.leave()
 			g.leaving.err = errors.Join(err, g.release())
 		}()
 	})
 	select {
-	case <-g.leaving.gone:
+	case <-g.leaving.done:
 	case <-ctx.Done():
 		select {
-		case g.leaving.impatient <- ctx.Err():
+		case g.leaving.waitEnded <- ctx.Err():
 		default: // another call's ctx has ended as well
 		}
-		<-g.leaving.gone
+		<-g.leaving.done
 	}
 	return g.leaving.err
 }
@@ -122,7 +122,7 @@ func (g *Group) CloseUntil(ctx context.Context) error {
 func (g *Group) leave() error {
 	if err := g.settle(); err != nil {
 		g.ops.Fail(g.closed())
-		g.mesh.Report(&Fault{Kind: Left, Rank: g.agreed.Rank, Text: "with operations of its own in flight"})
+		g.mesh.Report(&Fault{Kind: Left, Rank: g.plan.Rank, Text: "with operations of its own in flight"})
 		return err
 	}
 	idle := g.ops.Shut(g.closed())
@@ -131,11 +131,11 @@ func (g *Group) leave() error {
 		return nil // operations report it
 	case !idle:
 		g.ops.Fail(g.closed())
-		g.mesh.Report(&Fault{Kind: Left, Rank: g.agreed.Rank, Text: "with operations of its own in flight"})
+		g.mesh.Report(&Fault{Kind: Left, Rank: g.plan.Rank, Text: "with operations of its own in flight"})
 		return nil
 	}
 	g.mesh.Leave(g.ops.Posts())
-	long := time.NewTimer(g.agreed.Settings.Timeout)
+	long := time.NewTimer(g.plan.Settings.Timeout)
 	defer long.Stop()
 	for {
 		select {
@@ -143,13 +143,13 @@ func (g *Group) leave() error {
 			return nil
 		case <-g.life.Done():
 			return nil
-		case err := <-g.leaving.impatient:
+		case err := <-g.leaving.waitEnded:
 			g.ops.Fail(g.closed())
-			g.mesh.Report(&Fault{Kind: Left, Rank: g.agreed.Rank, Text: "before all ranks did"})
+			g.mesh.Report(&Fault{Kind: Left, Rank: g.plan.Rank, Text: "before all ranks did"})
 			return err
 		case <-long.C:
 			g.log.Warn("closing the group waits for ranks that are alive and have not closed it: close it there, or end them",
-				"missing", team.RankList(g.mesh.Staying()), "waited", g.agreed.Settings.Timeout)
+				"missing", team.RankList(g.mesh.Staying()), "waited", g.plan.Settings.Timeout)
 		}
 	}
 }

@@ -177,7 +177,7 @@ func (g *Group) settle() error {
 			return nil
 		case <-g.life.Done():
 			return nil
-		case err := <-g.leaving.impatient:
+		case err := <-g.leaving.waitEnded:
 			return err
 		case <-check.C:
 			_ = s.Check() // ends the group if it fails

@@ -20,7 +20,7 @@ import (
 func TestForgedDatagramsEndNoGroup(t *testing.T) {
 	const ranks, shard, forgeries = 3, 64, 10_000
 	g := assemble(t, ranks, func(s *config.Settings) { s.Fabric = "udp" })
-	group, port := g[0].agreed.MulticastGroup()
+	group, port := g[0].plan.MulticastGroup()
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, unix.Close(fd)) }()
@@ -40,7 +40,7 @@ func TestForgedDatagramsEndNoGroup(t *testing.T) {
 	for i := range 100 {
 		for ; sent < (i+1)*forgeries/100; sent++ {
 			h := wire.Data{
-				Job: g[0].agreed.Job, Collective: wire.Collective(2 + r.IntN(2)), Root: uint16(r.IntN(ranks)),
+				Job: g[0].plan.Job, Collective: wire.Collective(2 + r.IntN(2)), Root: uint16(r.IntN(ranks)),
 				Seq: uint32(i + r.IntN(10)), Bytes: uint32(1 + r.IntN(shard-1)), Arena: uint32(64 * r.IntN(200)),
 			}
 			b := make([]byte, wire.DataSize+int(h.Bytes))
@@ -67,7 +67,7 @@ func TestForgedChunks(t *testing.T) {
 func standsForgeries(t *testing.T, how func(*config.Settings)) {
 	const ranks, shard, rounds, forgeries = 3, 100_000, 20, 50
 	g := assemble(t, ranks, how)
-	group, port := g[0].agreed.MulticastGroup()
+	group, port := g[0].plan.MulticastGroup()
 	to := &unix.SockaddrInet4{Port: int(port), Addr: group.As4()}
 	spy := joined(t, group.As4(), int(port))
 	r := rand.New(rand.NewPCG(3, 4))
@@ -96,7 +96,7 @@ func standsForgeries(t *testing.T, how func(*config.Settings)) {
 			defer close(attacked)
 			for range forgeries {
 				h := wire.Data{
-					Job: g[0].agreed.Job, Collective: wire.Allgather, Root: uint16(late), Seq: uint32(round),
+					Job: g[0].plan.Job, Collective: wire.Allgather, Root: uint16(late), Seq: uint32(round),
 					PSN: uint32(r.IntN(3)), Bytes: shard,
 				}
 				b := make([]byte, wire.DataSize+seal.New(seal.Tags, make([]byte, 32), 0).Size()+g[0].Info().ChunkBytes)

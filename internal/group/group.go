@@ -37,7 +37,7 @@ const (
 
 // Group is a communicator that this rank has joined.
 type Group struct {
-	agreed  *team.Plan
+	plan    *team.Plan
 	mesh    *mesh.Mesh
 	peers   *bootstrap.Listener
 	monitor *monitor.Monitor
@@ -63,14 +63,14 @@ type Group struct {
 }
 
 // Rank returns this rank's number.
-func (g *Group) Rank() int { return g.agreed.Rank }
+func (g *Group) Rank() int { return g.plan.Rank }
 
 // Size returns the number of ranks.
-func (g *Group) Size() int { return g.agreed.Size }
+func (g *Group) Size() int { return g.plan.Size }
 
 // Nodes returns the ranks of each host, where the group works on two levels; else nil. Sums are then made in the order
 // of reduce.FoldNested.
-func (g *Group) Nodes() [][]int { return g.agreed.Nodes }
+func (g *Group) Nodes() [][]int { return g.plan.Nodes }
 
 // Work is an operation in flight.
 type Work = hierarchy.Work
@@ -102,14 +102,14 @@ func (g *Group) StartAllgather(send, recv []byte) (*Work, error) {
 }
 
 func (g *Group) startAllgather(send, recv []byte) (*Work, error) {
-	if len(recv) != len(send)*g.agreed.Size {
+	if len(recv) != len(send)*g.plan.Size {
 		return nil, argument("allgather: recv has %d bytes; %d ranks with a shard of %d bytes need %d",
-			len(recv), g.agreed.Size, len(send), len(send)*g.agreed.Size)
+			len(recv), g.plan.Size, len(send), len(send)*g.plan.Size)
 	}
-	own := recv[g.agreed.Rank*len(send):][:len(send)]
+	own := recv[g.plan.Rank*len(send):][:len(send)]
 	if engine.Overlaps(send, recv) && !engine.SameMemory(send, own) {
 		return nil, argument("allgather: send overlaps recv without being its own slot, recv[%d:%d]",
-			g.agreed.Rank*len(send), (g.agreed.Rank+1)*len(send))
+			g.plan.Rank*len(send), (g.plan.Rank+1)*len(send))
 	}
 	return g.ops.Allgather(send, own, recv)
 }
@@ -125,8 +125,8 @@ func (g *Group) StartBroadcast(buf []byte, root int) (*Work, error) {
 }
 
 func (g *Group) startBroadcast(buf []byte, root int) (*Work, error) {
-	if root < 0 || root >= g.agreed.Size {
-		return nil, argument("broadcast: root %d is not a rank; ranks are 0 to %d", root, g.agreed.Size-1)
+	if root < 0 || root >= g.plan.Size {
+		return nil, argument("broadcast: root %d is not a rank; ranks are 0 to %d", root, g.plan.Size-1)
 	}
 	return g.ops.Broadcast(buf, root)
 }

@@ -36,8 +36,8 @@ const (
 // but the endpoint's peers, which Join closes.
 func join(ctx context.Context, e *Endpoint, a *team.Plan) (_ *Group, err error) {
 	start := time.Now()
-	g := &Group{agreed: a, clock: engine.NewClock(), peers: e.peers, log: e.opts.logger()}
-	g.leaving.gone, g.leaving.impatient = make(chan struct{}), make(chan error, 1)
+	g := &Group{plan: a, clock: engine.NewClock(), peers: e.peers, log: e.opts.logger()}
+	g.leaving.done, g.leaving.waitEnded = make(chan struct{}), make(chan error, 1)
 	g.life, g.end = context.WithCancelCause(context.Background())
 	joinTime := a.Settings.JoinTimeout + a.Settings.Timeout // ctx ends first, and its error tells why
 	g.mesh = mesh.New(a.Rank, a.Size, nil, a.Settings.Timeout, joinTime, g.failed, g.left)
@@ -76,7 +76,7 @@ func unreached(err error, rank int) bool {
 
 // open connects the mesh, opens the fabric over it and starts the lanes.
 func (g *Group) open(ctx context.Context) (*fabrics.Opened, error) {
-	if err := g.peers.Hold(ctx, g.agreed); err != nil {
+	if err := g.peers.Hold(ctx, g.plan); err != nil {
 		return nil, err
 	}
 	if err := g.connectMesh(ctx); err != nil {
@@ -85,7 +85,7 @@ func (g *Group) open(ctx context.Context) (*fabrics.Opened, error) {
 	joining, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	defer context.AfterFunc(g.life, func() { stop(context.Cause(g.life)) })()
-	plan, instead, err := bootstrap.AgreeOnWay(joining, g.agreed, g.mesh, g.peers)
+	plan, instead, err := bootstrap.AgreeOnWay(joining, g.plan, g.mesh, g.peers)
 	if err != nil {
 		return nil, err
 	}
@@ -107,20 +107,20 @@ func (g *Group) open(ctx context.Context) (*fabrics.Opened, error) {
 	return c, nil
 }
 
-// reasonPatience is how long a rank that cannot join stays: other ranks may still connect to it,
+// reasonLimit is how long a rank that cannot join stays: other ranks may still connect to it,
 // and may know the reason.
-const reasonPatience = time.Second
+const reasonLimit = time.Second
 
 // connectMesh connects this rank to its neighbours. If it finds a rank dead, it tells all ranks
-// that are connected to it, or connect within reasonPatience. Otherwise they would take this rank
+// that are connected to it, or connect within reasonLimit. Otherwise they would take this rank
 // for dead when it leaves because of the other.
 func (g *Group) connectMesh(caller context.Context) error {
-	a := g.agreed
+	a := g.plan
 	ctx, stop := context.WithCancelCause(caller)
 	defer stop(nil)
 	defer context.AfterFunc(g.life, func() {
 		select {
-		case <-time.After(reasonPatience):
+		case <-time.After(reasonLimit):
 			stop(context.Cause(g.life))
 		case <-ctx.Done():
 		}
@@ -144,7 +144,7 @@ func (g *Group) whoIsMissing(ctx context.Context, err error) error {
 		select {
 		case <-g.life.Done():
 			return err
-		case <-time.After(min(g.agreed.Settings.Timeout/8, reasonPatience)):
+		case <-time.After(min(g.plan.Settings.Timeout/8, reasonLimit)):
 		}
 		if rank, ok := g.mesh.Silent(); ok {
 			return &bootstrap.AbsentError{Rank: rank, Err: fmt.Errorf("has not answered: %w", context.Cause(ctx))}
@@ -152,7 +152,7 @@ func (g *Group) whoIsMissing(ctx context.Context, err error) error {
 	}
 	select {
 	case <-g.life.Done():
-	case <-time.After(reasonPatience):
+	case <-time.After(reasonLimit):
 	}
 	return err
 }
@@ -172,7 +172,7 @@ func (g *Group) failed(f *Fault) {
 
 // start sets up the two lanes over an open fabric.
 func (g *Group) start(c *fabrics.Opened) error {
-	g.agreed = c.Plan
+	g.plan = c.Plan
 	a, s := c.Plan, c.Plan.Settings
 	simd, err := reduce.ParseLevel(s.SIMD)
 	if err != nil {
@@ -260,7 +260,7 @@ func (g *Group) reduceBroken(err error) {
 		g.broken(lost.Rank, lost)
 	case errors.As(err, &absent):
 		if errors.As(err, new(*owntime.TimeoutError)) {
-			err = fabrics.CannotConnect(g.agreed, absent)
+			err = fabrics.CannotConnect(g.plan, absent)
 		}
 		g.broken(absent.Rank, err)
 	default:
@@ -276,10 +276,10 @@ func (g *Group) broken(rank int, err error) {
 	case errors.As(err, &fault):
 		g.mesh.Report(fault)
 	case errors.As(err, &stall):
-		g.mesh.Report(fabrics.Stalled(g.agreed, g.iface, rank, stall))
+		g.mesh.Report(fabrics.Stalled(g.plan, g.iface, rank, stall))
 	case rank >= 0:
 		g.mesh.Lost(rank, err)
 	default:
-		g.mesh.Report(&Fault{Kind: mesh.Local, Rank: g.agreed.Rank, Text: err.Error()})
+		g.mesh.Report(&Fault{Kind: mesh.Local, Rank: g.plan.Rank, Text: err.Error()})
 	}
 }

@@ -33,17 +33,17 @@ func (g *Group) logJoined(took time.Duration) {
 	for _, note := range i.Notes {
 		g.log.Warn(note)
 	}
-	if g.agreed.Settings.Encrypt && i.Fabric == "shm" {
+	if g.plan.Settings.Encrypt && i.Fabric == "shm" {
 		g.log.Info("MCAST_ENCRYPT=1 has nothing to encrypt: ranks talk by shared memory, which is not encrypted (SECURITY.md)")
 	}
-	if !g.agreed.OneHost && g.agreed.Settings.Secret == "" {
+	if !g.plan.OneHost && g.plan.Settings.Secret == "" {
 		g.log.Info("anybody on the network may pass for a rank, since MCAST_SECRET is not set (see `mcast secret`, SECURITY.md)")
 	}
 }
 
 // sealed says how multicast data are protected from being read, forged or damaged.
 func (g *Group) sealed(i *monitor.Info) string {
-	switch s := &g.agreed.Settings; {
+	switch s := &g.plan.Settings; {
 	case i.Fabric == "shm":
 		return "none"
 	case s.Encrypt:

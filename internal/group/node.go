@@ -10,7 +10,7 @@ import (
 // newNode makes the level of the ranks of this host over the region. It has no class: the column's class paces it
 // (decision 0046).
 func (g *Group) newNode(r hostnet.Region) *hierarchy.Level {
-	a, fabric := g.agreed, r.Gather()
+	a, fabric := g.plan, r.Gather()
 	t := fabric.Traits()
 	gather := engine.NewGather(engine.GatherConfig{
 		Core: multicast.Config{

@@ -85,14 +85,14 @@ func TestOutage(t *testing.T) {
 // TestForgedSource has a host that knows a job send what rank 1 would, before rank 1 does.
 func TestForgedSource(t *testing.T) {
 	g := assemble(t, 2, func(s *config.Settings) { s.Fabric = "udp" })
-	group, port := g[0].agreed.MulticastGroup()
+	group, port := g[0].plan.MulticastGroup()
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, unix.Close(fd)) }()
 	require.NoError(t, unix.SetsockoptIPMreqn(fd, unix.IPPROTO_IP, unix.IP_MULTICAST_IF,
 		&unix.IPMreqn{Address: [4]byte{127, 0, 0, 9}, Ifindex: 1})) // lo
 	const shard = 64
-	h := wire.Data{Collective: wire.Allgather, Root: 1, Seq: 0, Bytes: shard, Job: g[0].agreed.Job}
+	h := wire.Data{Collective: wire.Allgather, Root: 1, Seq: 0, Bytes: shard, Job: g[0].plan.Job}
 	forged := make([]byte, wire.DataSize+shard)
 	h.Put(forged)
 	require.NoError(t, unix.Sendto(fd, forged, 0, &unix.SockaddrInet4{Port: int(port), Addr: group.As4()}))

@@ -43,8 +43,8 @@ func (p *part) whole(ranks int) bool { return len(p.buf) == p.shard*ranks }
 // check returns an error if a part is wrong, or the buffer for this rank's share. The error calls
 // that buffer name. Lengths and the offset must be multiples of an element's size.
 func (p *part) check(g *Group, call, name string, buf []byte, size int) error {
-	switch ranks := g.agreed.Size; {
-	case g.agreed.TwoLevel():
+	switch ranks := g.plan.Size; {
+	case g.plan.TwoLevel():
 		return argument("%s: not where the ranks of a host work together; join with MCAST_NODES=off", call)
 	case p.shard < 0 || p.shard > maxShard:
 		return argument("%s: shard of %d bytes; allowed are 0 to %d", call, p.shard, maxShard)
@@ -55,7 +55,7 @@ func (p *part) check(g *Group, call, name string, buf []byte, size int) error {
 		return argument("%s: shards of %d bytes and a window of %d bytes at %d; all must be multiples of %d, the size of an element",
 			call, p.shard, len(p.buf), p.offset, size)
 	}
-	own := p.in(g.agreed.Rank)
+	own := p.in(g.plan.Rank)
 	switch {
 	case len(buf) != len(own):
 		return argument("%s: %s has %d bytes; of this rank's shard %d bytes lie in the window", call, name, len(buf), len(own))
@@ -85,15 +85,15 @@ func (g *Group) startAllgatherPart(send, buf []byte, shard, offset int) (*Work, 
 	if err := p.check(g, "allgather window", "send", send, 1); err != nil {
 		return nil, err
 	}
-	if p.whole(g.agreed.Size) {
+	if p.whole(g.plan.Size) {
 		return g.startAllgather(send, buf)
 	}
 	first, end := p.ranks()
 	ops := make([]engine.GatherOp, 0, end-first)
 	for r := first; r < end; r++ {
-		o := engine.GatherOp{Recv: p.in(r), Whole: shard * g.agreed.Size}
+		o := engine.GatherOp{Recv: p.in(r), Whole: shard * g.plan.Size}
 		o.Op = multicast.Op{Collective: wire.Broadcast, Root: r, Bytes: len(o.Recv)}
-		if r == g.agreed.Rank {
+		if r == g.plan.Rank {
 			o.Send = send
 		}
 		ops = append(ops, o)
@@ -122,7 +122,7 @@ func (g *Group) startReduceScatterPart(buf, recv []byte, shard, offset int, t re
 	if err := p.check(g, "reduce-scatter window", "recv", recv, t.Size()); err != nil {
 		return nil, err
 	}
-	if p.whole(g.agreed.Size) {
+	if p.whole(g.plan.Size) {
 		return g.startReduceScatter(buf, recv, t, op, factor)
 	}
 	first, end := p.ranks()
@@ -130,7 +130,7 @@ func (g *Group) startReduceScatterPart(buf, recv []byte, shard, offset int, t re
 	for r := first; r < end; r++ {
 		o := direct.Op{Op: collective.Op{To: wire.ToRank(r), Type: t, Reduction: op, Factor: factor}, Send: p.in(r)}
 		o.Count = len(o.Send) / t.Size()
-		if r == g.agreed.Rank {
+		if r == g.plan.Rank {
 			o.Recv = recv
 		}
 		ops = append(ops, engine.ReduceOp{Op: o})

@@ -48,7 +48,7 @@ func TestTakenPort(t *testing.T) {
 					assert.Contains(t, said, fmt.Sprintf(":%d is in use by a socket that does not share it: choose another MCAST_PORT", s.Port))
 				} else {
 					assert.NotContains(t, said, "in use")
-					assert.Equal(t, 1, g.agreed.Redrawn)
+					assert.Equal(t, 1, g.plan.Redrawn)
 				}
 				if err := bothKinds(g, r); err != nil {
 					return err

@@ -27,14 +27,14 @@ func (g *Group) startReduceScatter(send, recv []byte, t reduce.Type, op reduce.O
 	switch {
 	case len(recv)%t.Size() != 0:
 		return nil, argument("reduce-scatter: recv has %d bytes, which is no multiple of %d, the size of %v", len(recv), t.Size(), t)
-	case len(send) != len(recv)*g.agreed.Size:
+	case len(send) != len(recv)*g.plan.Size:
 		return nil, argument("reduce-scatter: send has %d bytes; %d ranks with a shard of %d bytes need %d",
-			len(send), g.agreed.Size, len(recv), len(recv)*g.agreed.Size)
+			len(send), g.plan.Size, len(recv), len(recv)*g.plan.Size)
 	}
-	own := send[g.agreed.Rank*len(recv):][:len(recv)]
+	own := send[g.plan.Rank*len(recv):][:len(recv)]
 	if engine.Overlaps(send, recv) && !engine.SameMemory(recv, own) {
 		return nil, argument("reduce-scatter: recv overlaps send without being this rank's shard, send[%d:%d]",
-			g.agreed.Rank*len(recv), (g.agreed.Rank+1)*len(recv))
+			g.plan.Rank*len(recv), (g.plan.Rank+1)*len(recv))
 	}
 	return g.ops.ReduceScatter(send, recv, collective.Op{Type: t, Reduction: op, Factor: factor})
 }
@@ -56,15 +56,15 @@ func (g *Group) startReduce(send, recv []byte, t reduce.Type, op reduce.Op, fact
 	if err := checkReduction("reduce", t, op); err != nil {
 		return nil, err
 	}
-	if root != g.agreed.Rank {
+	if root != g.plan.Rank {
 		recv = nil
 	}
 	switch {
-	case root < 0 || root >= g.agreed.Size:
-		return nil, argument("reduce: root %d is not a rank; ranks are 0 to %d", root, g.agreed.Size-1)
+	case root < 0 || root >= g.plan.Size:
+		return nil, argument("reduce: root %d is not a rank; ranks are 0 to %d", root, g.plan.Size-1)
 	case len(send)%t.Size() != 0:
 		return nil, argument("reduce: send has %d bytes, which is no multiple of %d, the size of %v", len(send), t.Size(), t)
-	case root == g.agreed.Rank && len(recv) != len(send):
+	case root == g.plan.Rank && len(recv) != len(send):
 		return nil, argument("reduce: send has %d bytes and the root's recv %d; they must be equal", len(send), len(recv))
 	case engine.Overlaps(send, recv) && !engine.SameMemory(send, recv):
 		return nil, argument("reduce: recv overlaps send without being the same memory")

@@ -30,7 +30,7 @@ func (g *Group) Register(memory []byte) (*Memory, error) {
 	if errors.Is(err, fabric.ErrUnavailable) {
 		g.monitor.RefusedRegistration()
 		g.monitor.Warn("memory not registered", fmt.Sprintf("rank %d cannot register %d bytes at %p with its RDMA device, so that chunks are copied on their way: %v",
-			g.agreed.Rank, len(memory), unsafe.SliceData(memory), err))
+			g.plan.Rank, len(memory), unsafe.SliceData(memory), err))
 		return &Memory{}, nil
 	}
 	if err != nil {

@@ -37,11 +37,11 @@ type routeDriver struct {
 }
 
 func newRouteDriver(g *Group, open func(context.Context) (fabric.Streams, error)) *routeDriver {
-	s := &g.agreed.Settings
+	s := &g.plan.Settings
 	return &routeDriver{
 		Group: g, open: open, attempts: make(chan *attempt, 1),
 		router: route.New(route.Config{
-			Rank: g.agreed.Rank, Switches: s.Switches()[:g.agreed.Switches], NoSwitch: g.agreed.NoSwitch, Timeout: s.SwitchTimeout,
+			Rank: g.plan.Rank, Switches: s.Switches()[:g.plan.Switches], NoSwitch: g.plan.NoSwitch, Timeout: s.SwitchTimeout,
 		}),
 	}
 }
@@ -140,7 +140,7 @@ func (d *routeDriver) inCalls(said *session.Error) (text string, between *collec
 		return said.Text, said.Between // the ranks below another switch are unknown to this one
 	}
 	ranks := said.Between.Ranks
-	own := slices.Index(ranks[:], d.agreed.Rank)
+	own := slices.Index(ranks[:], d.plan.Rank)
 	var called string
 	if own < 0 || d.column.Reduce.Do(d.life, func() { called = d.column.Reduce.Called() }) != nil || called == "" {
 		return said.Text, said.Between
@@ -162,7 +162,7 @@ func (d *routeDriver) carryOut(o route.Order) (route.Event, error) {
 	case route.Notify:
 		d.mesh.Notify(o.Epoch, o.Text)
 	case route.Report:
-		d.mesh.Report(&Fault{Kind: Mismatch, Rank: d.agreed.Rank, Between: d.between, Text: o.Text})
+		d.mesh.Report(&Fault{Kind: Mismatch, Rank: d.plan.Rank, Between: d.between, Text: o.Text})
 	case route.Join:
 		ctx, cancel := context.WithCancel(d.life)
 		d.cancel = cancel
@@ -210,8 +210,8 @@ func (d *routeDriver) steer(o route.Order) (route.Event, error) {
 		return route.Stopped{Record: record}, err
 	case route.Resume:
 		var err error
-		e := d.column.Reduce.Do(d.life, func() { err = d.column.Reduce.Resume(team.Pick(&d.agreed.Column, o.Records), d.streams) })
-		return route.Resumed{Operations: d.column.Reduce.Stats().Switched}, errors.Join(e, fabrics.InRanks(&d.agreed.Column, err))
+		e := d.column.Reduce.Do(d.life, func() { err = d.column.Reduce.Resume(team.Pick(&d.plan.Column, o.Records), d.streams) })
+		return route.Resumed{Operations: d.column.Reduce.Stats().Switched}, errors.Join(e, fabrics.InRanks(&d.plan.Column, err))
 	}
 	panic(fmt.Sprintf("group: %T is no order to the engine", o))
 }
@@ -240,11 +240,11 @@ func (d *routeDriver) tell(o route.Order) {
 		d.log.Warn("reduce-scatter goes directly", "reason", o.Reason)
 		d.monitor.Note("switch lost", "Reduce-Scatter went directly for a while: "+o.Reason)
 	case route.TellSwitched:
-		if !d.agreed.Crosses() {
+		if !d.plan.Crosses() {
 			return // Info says who stands for this rank
 		}
 		how := "sums in a fixed order"
-		if d.agreed.Settings.SwitchMode == "fast" {
+		if d.plan.Settings.SwitchMode == "fast" {
 			how = "sums as contributions arrive"
 		}
 		d.monitor.SetRoute(monitor.Route{Reason: d.monitor.Route().Reason, Via: fmt.Sprintf("the switch at %s %s", o.Address, how)})
@@ -266,7 +266,7 @@ const overdue = 10 * time.Second
 // openStreams waits for every rank, however late it comes to its first reduction.
 func (d *routeDriver) openStreams() (err error) {
 	late := time.AfterFunc(overdue, func() {
-		if ranks := d.peers.Absent(d.agreed, wire.PurposeStream); len(ranks) > 0 {
+		if ranks := d.peers.Absent(d.plan, wire.PurposeStream); len(ranks) > 0 {
 			d.log.Warn("waiting for ranks that have not begun a Reduce-Scatter, Reduce or large Allreduce", "ranks", ranks)
 		}
 		for rank, err := range d.peers.Unreached() {

@@ -25,7 +25,7 @@ func TestAskedForAll(t *testing.T) {
 	require.Empty(t, errs)
 	require.Len(t, pages, 1)
 	for _, of := range g {
-		name := of.agreed.Name()
+		name := of.plan.Name()
 		var said monitor.Asked
 		systest.Eventually(t, func() bool { // ranks of a busy machine may answer late
 			require.NoError(t, pages[0].Ask(t.Context(), name, nil, &said))
@@ -42,7 +42,7 @@ func TestAskedForAll(t *testing.T) {
 			require.Equal(t, p, snap.Groups[0].Info.Size)
 		}
 	}
-	first := g[0].agreed.Name()
+	first := g[0].plan.Name()
 	each(t, p, func(r int) error { return g[r].Close() })
 	require.ErrorContains(t, pages[0].Ask(t.Context(), first, nil, new(monitor.Asked)), "has ended there")
 }

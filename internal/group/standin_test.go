@@ -18,13 +18,13 @@ import (
 func TestARankInNoColumnJoinsNoSwitch(t *testing.T) {
 	for rank, joins := range []bool{true, false, true} {
 		var said bytes.Buffer
-		g := &Group{agreed: &team.Plan{Rank: rank, Size: 3, Job: 1, Settings: config.Default()}}
+		g := &Group{plan: &team.Plan{Rank: rank, Size: 3, Job: 1, Settings: config.Default()}}
 		for _, host := range []string{"boot-0/1/", "boot-0/1/", "boot-1/1/"} {
-			g.agreed.Hosts = append(g.agreed.Hosts, team.Host{ID: host})
+			g.plan.Hosts = append(g.plan.Hosts, team.Host{ID: host})
 		}
-		g.agreed.LayOut()
+		g.plan.LayOut()
 		g.log = slog.New(slog.NewTextHandler(&said, nil))
-		g.monitor = monitor.New(monitor.Config{Plan: g.agreed})
+		g.monitor = monitor.New(monitor.Config{Plan: g.plan})
 		d := &routeDriver{Group: g}
 		d.tell(route.TellSwitched{Epoch: 1, Address: "192.0.2.1:40500"})
 		require.Equal(t, joins, said.Len() > 0, said.String())

@@ -165,17 +165,17 @@ var places = map[string]struct {
 	"rank and switch": {"rank 1", func(t *testing.T, patience time.Duration, p func(string) *path) []*Group {
 		n := node(t, switchd.Config{Workers: 2})
 		odd := p(n.Addr().String())
-		return impatient(t, patience, func(r int) string { return []string{n.Addr().String(), odd.Addr().String()}[r%2] })
+		return givesUp(t, patience, func(r int) string { return []string{n.Addr().String(), odd.Addr().String()}[r%2] })
 	}},
 	"leaf and root": {"the switch", func(t *testing.T, patience time.Duration, p func(string) *path) []*Group {
 		root := node(t, switchd.Config{Workers: 2})
 		leaf := node(t, switchd.Config{Workers: 2, Parent: p(root.Addr().String()).Addr().String()})
-		return impatient(t, patience, func(int) string { return leaf.Addr().String() })
+		return givesUp(t, patience, func(int) string { return leaf.Addr().String() })
 	}},
 }
 
-// impatient is a group of two that loses patience with a switch.
-func impatient(t *testing.T, patience time.Duration, address func(r int) string) []*Group {
+// givesUp is a group of two that loses patience with a switch.
+func givesUp(t *testing.T, patience time.Duration, address func(r int) string) []*Group {
 	t.Helper()
 	return worldOf(t, 2, func(r int, s *config.Settings) {
 		s.Fabric, s.Switch, s.SwitchTimeout = "shm", address(r), patience

@@ -52,12 +52,12 @@ func TestTrace(t *testing.T) {
 	require.NoError(t, trace.Take().WriteFile(path))
 	text, err := os.ReadFile(path)
 	require.NoError(t, err)
-	require.NotContains(t, string(text), fmt.Sprintf("%x", g[0].agreed.Job), "people show traces to others")
+	require.NotContains(t, string(text), fmt.Sprintf("%x", g[0].plan.Job), "people show traces to others")
 	f := readTrace(t, path)
 	seen, phases := map[string]int{}, map[string]bool{}
 	for _, e := range f.Events {
 		phases[e.Name] = true
-		if e.Args["outcome"] == nil || e.Args["group"] != g[0].agreed.Name() {
+		if e.Args["outcome"] == nil || e.Args["group"] != g[0].plan.Name() {
 			continue
 		}
 		seen[e.Name]++

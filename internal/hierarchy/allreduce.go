@@ -54,7 +54,7 @@ func (o *Operations) Allreduce(send, recv []byte, op collective.Op) (*Work, erro
 }
 
 // startSegments posts the two steps of each segment. The second step waits for the first, and is posted once
-// handOnBehind more segments are begun. ended is called at the end of each step. If there is an error, the returned
+// forwardBehind more segments are begun. ended is called at the end of each step. If there is an error, the returned
 // steps were posted all the same.
 func (o *Operations) startSegments(segments []segment, op collective.Op, ended func()) (sums []*Work, gathers []*engine.Work, err error) {
 	own := func(s segment) []byte {
@@ -62,7 +62,7 @@ func (o *Operations) startSegments(segments []segment, op collective.Op, ended f
 		return s.recv[o.plan.Rank*n:][:n]
 	}
 	var rests []func() *Work // of those begun
-	for i := range len(segments) + handOnBehind {
+	for i := range len(segments) + forwardBehind {
 		if i < len(segments) && err == nil {
 			var rest func() *Work
 			rest, err = o.composer.reduceScatter(segments[i].send, own(segments[i]), op, piece{segment: true, done: func() { o.summed(ended) }})
@@ -70,7 +70,7 @@ func (o *Operations) startSegments(segments []segment, op collective.Op, ended f
 				rests = append(rests, rest)
 			}
 		}
-		k := i - handOnBehind
+		k := i - forwardBehind
 		if k < 0 || k >= len(rests) {
 			continue
 		}

@@ -20,7 +20,7 @@ type composer interface {
 	broadcast(buf []byte, root int) (*Work, error)
 	barrier() (*Work, error)
 	// reduceScatter is a Reduce-Scatter. rest posts the steps that must go behind those of later segments, and is
-	// called before more than handOnBehind more are begun.
+	// called before more than forwardBehind more are begun.
 	reduceScatter(send, recv []byte, o collective.Op, p piece) (rest func() *Work, err error)
 	reduce(send, recv []byte, o collective.Op, root int) (*Work, error)
 	// stepsOfAllreduce returns how many steps an Allreduce posts to the lanes of both classes, for elements of a size.

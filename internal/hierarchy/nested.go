@@ -47,7 +47,7 @@ func (n *nested) stepsOfAllreduce(segments []segment, size int) (gather, reduce 
 	a := n.plan
 	gather = n.gatherings(1).times(1 + len(segments))
 	for _, s := range segments {
-		cut := a.ReduceGrain(true).Cut(len(s.send)/a.Size, size)
+		cut := a.ReduceSegment(true).Cut(len(s.send)/a.Size, size)
 		reduce = reduce.plus(n.reductions(len(cut)))
 	}
 	return gather, reduce

@@ -109,7 +109,7 @@ func TestAllreduceIsPostedWhollyOnNodes(t *testing.T) {
 	}
 }
 
-// TestStepsArePosted: as many as compose was told, and not more than the grain of segments reckons with.
+// TestStepsArePosted: as many as compose was told, and not more than the size of segments reckons with.
 func TestStepsArePosted(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	for range 20 {
@@ -126,13 +126,13 @@ func TestStepsArePosted(t *testing.T) {
 				send, recv := make([]byte, a.Size*n), make([]byte, n)
 				_, err := g.ReduceScatter(send, recv, collective.Op{Type: reduce.I32, Reduction: reduce.Sum})
 				require.NoError(t, err)
-				segments := len(a.ReduceGrain(false).Cut(n, 4))
+				segments := len(a.ReduceSegment(false).Cut(n, 4))
 				_, got := g.inFlight()
 				require.Equal(t, g.reductions(segments), got)
 				require.LessOrEqual(t, max(got.across, got.within), segments*a.ReduceSteps())
 				_, err = g.Allgather(recv, send[rank*n:][:n], send)
 				require.NoError(t, err)
-				segments = len(a.GatherGrain(false).Cut(n, 1))
+				segments = len(a.GatherSegment(false).Cut(n, 1))
 				got, _ = g.inFlight()
 				require.Equal(t, g.gatherings(segments), got)
 				require.LessOrEqual(t, max(got.across, got.within), 1+segments*a.GatherSteps())

@@ -17,7 +17,7 @@ func (n *nested) allgather(send, own, recv []byte, p piece) (*Work, error) {
 		copy(own, send)
 	}
 	a, shard := n.plan, len(own)
-	segments := a.GatherGrain(p.segment).Cut(shard, 1)
+	segments := a.GatherSegment(p.segment).Cut(shard, 1)
 	c, err := n.compose(outline{
 		class: overlap.Gather, call: wire.Call{Collective: wire.Allgather, Bytes: uint64(shard)}, own: shard,
 		steps: n.gatherings(len(segments)), piece: p,
@@ -40,7 +40,7 @@ func (n *nested) allgather(send, own, recv []byte, p piece) (*Work, error) {
 // allgatherInto has each column gather into the Output. A rank in no column writes its shard there for another to send.
 func (n *nested) allgatherInto(own, recv []byte, claims engine.GatherOp, finish func(error) error) (*Work, error) {
 	a, shard := n.plan, len(own)
-	segments := a.GatherGrain(false).Cut(shard, 1)
+	segments := a.GatherSegment(false).Cut(shard, 1)
 	posted := steps{n.gatherings(len(segments)).across, 1}
 	if a.Node.Size() > a.Columns {
 		posted.within = 2
@@ -165,7 +165,7 @@ func (n *nested) broadcast(buf []byte, root int) (*Work, error) {
 	a := n.plan
 	host, place := a.Where(root)
 	stands := place % a.Columns
-	segments := team.RootGrain().Cut(len(buf), 1)
+	segments := team.RootSegment().Cut(len(buf), 1)
 	crossing, own := 0, 0
 	switch {
 	case stands == a.Node.Own:

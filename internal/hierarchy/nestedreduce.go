@@ -75,7 +75,7 @@ func callOf(c wire.Collective, o collective.Op, bytes, root int) wire.Call {
 // column goes to the rank that stands for it, and from there over memory.
 func (n *nested) reduceScatter(send, recv []byte, o collective.Op, p piece) (rest func() *Work, err error) {
 	a, bytes, size := n.plan, len(recv), o.Type.Size()
-	segments := a.ReduceGrain(p.segment).Cut(bytes, size)
+	segments := a.ReduceSegment(p.segment).Cut(bytes, size)
 	within, across, finish := split(o, a.Size)
 	c, err := n.compose(outline{
 		class: overlap.Reduce, call: callOf(wire.ReduceScatter, o, bytes, 0), own: bytes, steps: n.reductions(len(segments)),
@@ -93,14 +93,14 @@ func (n *nested) reduceScatter(send, recv []byte, o collective.Op, p piece) (res
 		shard := func(rank int) []byte { return send[rank*bytes+s.From : rank*bytes+s.To] }
 		if !a.Crosses() {
 			c.reduces(n.node, n.sumsOfNode(within, shard, nil)...)
-			c.handOn(across, a.Surplus, nil, result)
+			c.forward(across, a.Surplus, nil, result)
 			continue
 		}
 		sums := n.sums.take(len(a.Owners[a.Node.Own]), s.Len())
 		summed := c.reduces(n.node, n.sumsOfNode(within, shard, sums)...)
 		read := c.reduces(n.column, n.sumsOfColumn(across, sums, result, c.before(last(summed), n.column))...)
 		sums.readBy(c.before(allOf(read), n.node))
-		c.handOn(across, a.Surplus, sums, result)
+		c.forward(across, a.Surplus, sums, result)
 	}
 	return func() *Work { return c.work(len(segments)) }, nil
 }
@@ -160,9 +160,9 @@ func reduction(o collective.Op, root int, send, recv []byte, after *engine.Work)
 	return engine.ReduceOp{Op: direct.Op{Op: o, Send: send, Recv: recv}, After: after}
 }
 
-// handOn brings results of a segment to ranks of this host that are in no column. sums is the memory that this rank's
+// forward brings results of a segment to ranks of this host that are in no column. sums is the memory that this rank's
 // column has read and that holds the results now; nil: this rank is in no column, and gets its own result in recv.
-func (c *composed) handOn(o collective.Op, to []team.Surplus, sums *nodeSums, recv []byte) {
+func (c *composed) forward(o collective.Op, to []team.Surplus, sums *nodeSums, recv []byte) {
 	a, gives := c.plan, false
 	var ops []engine.ReduceOp
 	for _, r := range to {
@@ -182,26 +182,26 @@ func (c *composed) handOn(o collective.Op, to []team.Surplus, sums *nodeSums, re
 	if len(ops) == 0 {
 		return
 	}
-	c.postpone(handOnBehind, func() {
+	c.postpone(forwardBehind, func() {
 		if given := c.reduces(c.node, ops...); gives {
 			sums.readBy(last(given))
 		}
 	})
 }
 
-// handOnBehind is behind how many later segments results are handed on. Slots are free for the next one all the same.
-const handOnBehind = sumSlots / 2
+// forwardBehind is behind how many later segments results are forwarded. Slots are free for the next one all the same.
+const forwardBehind = sumSlots / 2
 
 // joinRoute has this rank's column agree with the others upon how to reduce, though it has nothing to.
 func (c *composed) joinRoute() { _, c.err = c.column.Reduce.SubmitSteps(nil, nil) }
 
 // reduce is a Reduce on two levels: to the root's column in each node, and there to the root's host. If the
-// root is in no column, who stands for it hands the result on.
+// root is in no column, who stands for it forwards the result.
 func (n *nested) reduce(send, recv []byte, o collective.Op, root int) (*Work, error) {
 	a, size := n.plan, o.Type.Size()
 	host, place := a.Where(root)
 	column := place % a.Columns
-	segments := team.RootGrain().Cut(len(send), size)
+	segments := team.RootSegment().Cut(len(send), size)
 	within, across, finish := split(o, a.Size)
 	crossing, here := 0, len(segments)
 	switch {
@@ -243,7 +243,7 @@ func (n *nested) reduce(send, recv []byte, o collective.Op, root int) (*Work, er
 		}
 		if column != a.Node.Own {
 			c.reduces(n.node, sum)
-			c.handOn(across, to, nil, result)
+			c.forward(across, to, nil, result)
 			continue
 		}
 		sums := n.sums.take(1, s.Len())
@@ -254,7 +254,7 @@ func (n *nested) reduce(send, recv []byte, o collective.Op, root int) (*Work, er
 			reads.Recv = sums.bytes
 		}
 		sums.readBy(c.before(last(c.reduces(n.column, reads)), n.node))
-		c.handOn(across, to, sums, result)
+		c.forward(across, to, sums, result)
 	}
 	return c.work(len(segments)), nil
 }

@@ -55,7 +55,7 @@ func (m *Monitor) Live() Live {
 	if f := m.mesh.Err(); f != nil {
 		l.Failed = f.Error()
 	}
-	l.shorten(&m.lately)
+	l.shorten(&m.recent)
 	return l
 }
 
@@ -63,7 +63,7 @@ func (m *Monitor) Live() Live {
 const mostInRing = 256
 
 // shorten takes out what grows with the ranks: a process may have a hundred groups of a thousand.
-func (l *Live) shorten(lately *Lately) {
+func (l *Live) shorten(recent *Recent) {
 	l.Info.Peers, l.Info.Unheard = nil, nil
 	switch n := len(l.Info.Ring); {
 	case n == l.Info.Size && slices.IsSorted(l.Info.Ring):
@@ -71,7 +71,7 @@ func (l *Live) shorten(lately *Lately) {
 	case n > mostInRing:
 		l.Info.Ring = []int{} // unknown
 	}
-	l.Awaited, l.AwaitedOthers = lately.Most(l.Info.Rank, l.Awaited)
+	l.Awaited, l.AwaitedOthers = recent.Most(l.Info.Rank, l.Awaited)
 	l.Waiting = slices.Clone(l.Waiting)
 	for i := range l.Waiting {
 		w := &l.Waiting[i]

@@ -51,7 +51,7 @@ type Monitor struct {
 	counters counters
 	warnings warnings
 	waiting  atomic.Pointer[[]Waiting]
-	lately   Lately // which ranks were waited for most in recent time
+	recent   Recent // which ranks were waited for most in recent time
 
 	traces   []*trace.Lane           // what lanes did last; none: MCAST_TRACE is off
 	failure  atomic.Pointer[failure] // the fault, and the trace of this process until then

@@ -161,7 +161,7 @@ func TestCut(t *testing.T) {
 		}
 		a.Size = len(a.Hosts)
 		a.LayOut()
-		for name, g := range map[string]Grain{"gather": a.GatherGrain(false), "reduce": a.ReduceGrain(false), "root": RootGrain()} {
+		for name, g := range map[string]SegmentSize{"gather": a.GatherSegment(false), "reduce": a.ReduceSegment(false), "root": RootSegment()} {
 			firsts := map[int]int{} // length of the first segment: how many there are
 			large := 64 << 30 / a.Size / Line * Line
 			for _, bytes := range []int{0, 8, SegmentBytes - 64, SegmentBytes - 8, SegmentBytes, SegmentBytes + 8, 2*SegmentBytes - 72, 2*SegmentBytes - 64, 2 * SegmentBytes, 3*SegmentBytes - 128, 3 * SegmentBytes, 100 << 20, large} {
@@ -184,8 +184,8 @@ func TestCut(t *testing.T) {
 				require.Len(t, g.Cut(large, 8), c.gathers)
 			}
 		}
-		require.Len(t, a.GatherGrain(true).Cut(1<<30, 8), 1)
-		require.Len(t, a.ReduceGrain(true).Cut(64<<10, 8), 1, "a segment of an Allreduce")
+		require.Len(t, a.GatherSegment(true).Cut(1<<30, 8), 1)
+		require.Len(t, a.ReduceSegment(true).Cut(64<<10, 8), 1, "a segment of an Allreduce")
 	}
 }
 
@@ -200,7 +200,7 @@ func TestSumsAreBounded(t *testing.T) {
 		a.LayOut()
 		for _, whole := range []bool{false, true} {
 			for _, bytes := range []int{100, 4 << 20} {
-				for _, s := range a.ReduceGrain(whole).Cut(bytes, 4) {
+				for _, s := range a.ReduceSegment(whole).Cut(bytes, 4) {
 					require.LessOrEqual(t, s.Len()*len(a.Owners[0]), 2*mostSums, "%d hosts, %d bytes, whole %v", len(hosts), bytes, whole)
 				}
 			}

@@ -19,8 +19,8 @@ type Stretch struct{ From, To int }
 // Len is its length in bytes.
 func (s Stretch) Len() int { return s.To - s.From }
 
-// Grain says into what segments a shard is cut. All ranks have the same.
-type Grain struct {
+// SegmentSize says into what segments a shard is cut. All ranks have the same.
+type SegmentSize struct {
 	least int // bytes of a segment, of a shard that has so many
 	most  int // bytes of a segment; 0: as many as there are. It goes before segments
 	// segments are the most that there may be.
@@ -30,29 +30,29 @@ type Grain struct {
 // segmentsOf returns how many segments an operation may have if each is so many steps in the lane that has most.
 func segmentsOf(steps int) int { return max(LeastSegments, mostSteps/steps) }
 
-// GatherGrain is the grain of an Allgather. One that stays whole is a segment of something larger.
-func (a *Plan) GatherGrain(whole bool) Grain {
+// GatherSegment is the segment size of an Allgather. One that stays whole is a segment of something larger.
+func (a *Plan) GatherSegment(whole bool) SegmentSize {
 	if whole {
-		return Grain{segments: 1}
+		return SegmentSize{segments: 1}
 	}
-	return Grain{least: SegmentBytes, segments: segmentsOf(a.GatherSteps())}
+	return SegmentSize{least: SegmentBytes, segments: segmentsOf(a.GatherSteps())}
 }
 
-// ReduceGrain is the grain of a Reduce-Scatter. One that stays whole is cut where its sums would need too much memory.
-func (a *Plan) ReduceGrain(whole bool) Grain {
+// ReduceSegment is the segment size of a Reduce-Scatter. One that stays whole is cut where its sums would need too much memory.
+func (a *Plan) ReduceSegment(whole bool) SegmentSize {
 	rows := 0
 	for _, owners := range a.Owners {
 		rows = max(rows, len(owners))
 	}
-	g := Grain{least: SegmentBytes, most: max(Line, mostSums/rows/Line*Line), segments: segmentsOf(a.ReduceSteps())}
+	g := SegmentSize{least: SegmentBytes, most: max(Line, mostSums/rows/Line*Line), segments: segmentsOf(a.ReduceSteps())}
 	if whole {
 		g.segments = 1
 	}
 	return g
 }
 
-// RootGrain is the grain of an operation with a root: steps are the same, however many nodes there are.
-func RootGrain() Grain { return Grain{least: SegmentBytes, segments: segmentsOf(2)} }
+// RootSegment is the segment size of an operation with a root: steps are the same, however many nodes there are.
+func RootSegment() SegmentSize { return SegmentSize{least: SegmentBytes, segments: segmentsOf(2)} }
 
 // GatherSteps bounds the steps that a segment of an Allgather is of a lane, alike on all ranks.
 func (a *Plan) GatherSteps() int {
@@ -73,7 +73,7 @@ func (a *Plan) ReduceSteps() int {
 // Cut cuts a shard of so many bytes, in elements of a size, into segments; there is one at least. The length of the
 // first segment tells how many follow, and ranks compare lengths: otherwise a rank that called a shorter operation than
 // the others would find nothing wrong.
-func (g Grain) Cut(bytes, size int) []Stretch {
+func (g SegmentSize) Cut(bytes, size int) []Stretch {
 	step := (max(g.least, (bytes+g.segments-1)/g.segments) + Line - 1) / Line * Line
 	if g.most > 0 {
 		step = min(step, g.most)

@@ -257,7 +257,7 @@ var bugs = []bug{
 `,
 	},
 	{
-		name: "surplus: a result is handed on before it is there", file: "hierarchy/nestedreduce.go",
+		name: "surplus: a result is forwarded before it is there", file: "hierarchy/nestedreduce.go",
 		old: `sums.rows(r.Row, r.Row+1), *sums.used, true
 `,
 		new: `sums.rows(r.Row, r.Row+1), nil, true

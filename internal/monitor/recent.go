@@ -10,23 +10,23 @@ import (
 // ranks would say little about most of them.
 const mostAwaited = 32
 
-// remains is the share of a rank's waits that still counts a second later, when the most awaited ranks are chosen.
+// keeps is the share of a rank's waits that still counts a second later, when the most awaited ranks are chosen.
 // After 36 seconds a third is left: a rank that was slow yesterday makes room for one that is slow now.
-const remains = 0.97
+const keeps = 0.97
 
-// Lately knows which ranks were waited for most in recent time. A page shows how long a rank was waited for since Join,
+// Recent knows which ranks were waited for most in recent time. A page shows how long a rank was waited for since Join,
 // like all counters. But a reader who compares two pages must find the ranks that were waited for meanwhile on both
 // of them.
-type Lately struct {
+type Recent struct {
 	mu             sync.Mutex
-	waits, repairs fading // by rank
+	waits, repairs decaying // by rank
 }
 
-// fading holds a sum for each rank, in which old waits count less.
-type fading struct{ was, sum []float64 }
+// decaying holds a sum for each rank, in which old waits count less.
+type decaying struct{ was, sum []float64 }
 
 // at returns the sum of a rank; now is its total since Join, in which nothing has faded.
-func (f *fading) at(rank int, now float64) float64 {
+func (f *decaying) at(rank int, now float64) float64 {
 	if rank >= len(f.was) {
 		return now
 	}
@@ -34,15 +34,15 @@ func (f *fading) at(rank int, now float64) float64 {
 }
 
 // fade lets a second pass.
-func (f *fading) fade(rank int, now float64) {
+func (f *decaying) fade(rank int, now float64) {
 	for len(f.was) <= rank {
 		f.was, f.sum = append(f.was, 0), append(f.sum, 0)
 	}
-	f.sum[rank], f.was[rank] = remains*f.at(rank, now), now
+	f.sum[rank], f.was[rank] = keeps*f.at(rank, now), now
 }
 
 // Pass lets a second pass in which something was in flight.
-func (l *Lately) Pass(all []Awaited) {
+func (l *Recent) Pass(all []Awaited) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for i := range all {
@@ -54,7 +54,7 @@ func (l *Lately) Pass(all []Awaited) {
 
 // Most returns, in ascending order, the rank self, the ranks that were waited for most in recent time, and the ranks
 // with the most repairs; and how many others were waited for. It reorders all.
-func (l *Lately) Most(self int, all []Awaited) (some []Awaited, others int) {
+func (l *Recent) Most(self int, all []Awaited) (some []Awaited, others int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	front := 0 // so many are chosen

@@ -14,9 +14,9 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/team"
 )
 
-// TestLately: a page has who was waited for of late, though others were waited for longer once, who was repaired, and
+// TestRecent: a page has who was waited for of late, though others were waited for longer once, who was repaired, and
 // the own rank; and says how many it leaves out.
-func TestLately(t *testing.T) {
+func TestRecent(t *testing.T) {
 	const ranks, self = 512, 300
 	all := make([]Awaited, ranks)
 	for r := range all {
@@ -28,7 +28,7 @@ func TestLately(t *testing.T) {
 			all[r].Repaired = uint64(1000 + r)
 		}
 	}
-	look := func(l *Lately) (numbers []int, others int) {
+	look := func(l *Recent) (numbers []int, others int) {
 		some, others := l.Most(self, append([]Awaited{}, all...))
 		for _, a := range some {
 			require.Equal(t, all[a.Rank], a)
@@ -36,7 +36,7 @@ func TestLately(t *testing.T) {
 		}
 		return numbers, others
 	}
-	var l Lately
+	var l Recent
 	numbers, others := look(&l)
 	require.Len(t, numbers, 2*mostAwaited+1)
 	require.Equal(t, ranks-len(numbers), others)
@@ -60,7 +60,7 @@ func TestLately(t *testing.T) {
 
 // TestFew: of a small group nothing is left out but who was never waited for.
 func TestFew(t *testing.T) {
-	var l Lately
+	var l Recent
 	some, others := l.Most(3, []Awaited{{Rank: 0, Barrier: 1}, {Rank: 2, Asked: 1, Repaired: 1}, {Rank: 3, Chunks: 1}})
 	require.Equal(t, []Awaited{{Rank: 0, Barrier: 1}, {Rank: 2, Asked: 1, Repaired: 1}, {Rank: 3, Chunks: 1}}, some)
 	require.Zero(t, others)
@@ -101,7 +101,7 @@ func TestSmallPage(t *testing.T) {
 			l.Times = append(l.Times, hierarchy.Times{Kind: kind, Size: class, Sum: long, Squares: 1.2345678901234567e+100, Counts: counts})
 		}
 	}
-	l.shorten(new(Lately))
+	l.shorten(new(Recent))
 	text, err := json.Marshal(l)
 	require.NoError(t, err)
 	require.Less(t, len(text), most)

@@ -94,10 +94,10 @@ func (m *watcher) await() {
 	m.waiting.Store(&all)
 }
 
-// fade has those of the ranks waited for come to the front that were lately, while anything is in flight.
+// fade has those of the ranks waited for come to the front that were waited for lately, while anything is in flight.
 func (m *watcher) fade() {
 	if slices.ContainsFunc(m.waits, func(w wait) bool { return w.InFlight() > 0 }) {
-		m.lately.Pass(m.Awaited())
+		m.recent.Pass(m.Awaited())
 	}
 }
 
