@@ -119,3 +119,10 @@ func (c *Comm) release() {
 		t.oldest++
 	}
 }
+
+// readAll reports whether no read is under way for an operation that this rank has completely received. It drops offers
+// without a read, since they are not needed.
+func (c *Comm) readAll(p *op) bool {
+	c.offers -= p.pulls.drop(&p.layout)
+	return p.pulls.reading == 0
+}

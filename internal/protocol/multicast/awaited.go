@@ -12,12 +12,9 @@ type Awaited struct {
 	Asked     uint64 // chunks of its shards that were asked for
 }
 
-// Awaited returns what each rank was waited for. It changes with the next event.
-func (c *Comm) Awaited() []Awaited { return c.waitedFor }
-
 // waited returns what has passed since an operation's last wait ended, and ends another one now.
-func (c *Comm) waited(p *op) uint64 {
-	since := max(p.waits, c.freed)
-	p.waits = c.now
-	return uint64(max(0, c.now-since))
+func (p *op) waited(now, freed Time) uint64 {
+	since := max(p.waits, freed)
+	p.waits = now
+	return uint64(max(0, now-since))
 }

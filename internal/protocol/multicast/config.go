@@ -8,6 +8,19 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
 )
 
+const (
+	// MaxSubgroups is how many subgroups the headers have room for.
+	MaxSubgroups = 1 << 8
+
+	// mostShares bounds the roots that send at a time. NCCL has no more windows in flight, and so no more
+	// roots.
+	mostShares = 8
+	// maxKnown is how many operations a rank can know at once; a power of two.
+	maxKnown = 256
+	// maxChunks is how many chunks a whole buffer has at most.
+	maxChunks = 1 << 31
+)
+
 // Config holds what all ranks of a communicator must agree on, and a rank's place in it.
 type Config struct {
 	Rank, Size int
@@ -63,4 +76,13 @@ func permutes(ring []int, size int) bool {
 		}
 	}
 	return len(sorted) == size
+}
+
+// Share returns how much of the window a series has while all ranks send one. It is all of the window where the ranks
+// never all send at the same time, since there are too many ranks or too few chunks for each.
+func (c *Config) Share() int {
+	if share := c.Window / c.Size; c.Size <= mostShares && share >= 4 {
+		return share
+	}
+	return c.Window
 }

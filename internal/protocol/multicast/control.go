@@ -51,7 +51,7 @@ func (c *Comm) Control(now Time, from int, m *wire.Control) {
 func (c *Comm) rightDone(p *op) {
 	p.handshake.right, p.moved = true, c.now
 	if p.received() && p.sender.done(&p.layout) {
-		c.waitedFor[c.topo.Right()].Handshake += c.waited(p)
+		c.waitedFor[c.topo.Right()].Handshake += p.waited(c.now, c.freed)
 	}
 	c.backlog.remove(p.repairs.drop())
 	if p.link.of != nil {
@@ -77,7 +77,7 @@ func (c *Comm) credit(p *op, from int, m *wire.Control) {
 	}
 	p.moved = c.now
 	if kept && c.sendable(p, true) > 0 {
-		c.waitedFor[from].Credit += c.waited(p)
+		c.waitedFor[from].Credit += p.waited(c.now, c.freed)
 	}
 	if m.Count == 1 {
 		c.hearing.want(c.now, true)

@@ -36,7 +36,7 @@ func (c *Comm) Post(now Time, o Op) (uint32, error) {
 func (c *Comm) post(o Op) *op {
 	s := shapeOf(o, c.cfg.Size, c.cfg.Chunk)
 	seq := c.ops.posted
-	m := c.choose(seq, &s, o.Sync)
+	m := c.epoch.choose(&c.cfg, seq, &s, o.Sync)
 	if m.kind == eager {
 		s.pack()
 	}

@@ -2,9 +2,6 @@ package multicast
 
 import "github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 
-// mostOffered is how many chunks an offer has at most.
-const mostOffered = 64
-
 // offered takes the left neighbour's offer of chunks that this rank has asked for.
 func (c *Comm) offered(p *op, m *wire.Control) {
 	shard, root := -1, int(m.Root)
@@ -78,11 +75,4 @@ func (c *Comm) pushAll() {
 			c.ask(p, o.shard, o.from, o.to, true, true)
 		}
 	}
-}
-
-// readAll reports whether no read is under way for an operation that this rank has completely received. It drops offers
-// without a read, since they are not needed.
-func (c *Comm) readAll(p *op) bool {
-	c.offers -= p.pulls.drop(&p.layout)
-	return p.pulls.reading == 0
 }

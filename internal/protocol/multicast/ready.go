@@ -31,7 +31,7 @@ func (c *Comm) ready(p *op, from int, m *wire.Control) {
 	}
 	p.barrier.hear(int(m.Round), m.Count == 1)
 	if p.barrier.entered {
-		c.waitedFor[from].Barrier += c.waited(p)
+		c.waitedFor[from].Barrier += p.waited(c.now, c.freed)
 	}
 	p.moved = c.now
 	c.disseminate(p)

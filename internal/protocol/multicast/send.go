@@ -82,7 +82,7 @@ func (c *Comm) Sent(seq uint32, n int) {
 		c.verify()
 		return
 	}
-	c.waitedFor[c.cfg.Rank].Chunks += c.waited(p)
+	c.waitedFor[c.cfg.Rank].Chunks += p.waited(c.now, c.freed)
 	p.sender.pass(&p.layout, &c.out)
 	c.advance()
 }
