@@ -7,8 +7,8 @@ package multicast
 type Awaited struct {
 	Barrier   uint64 // for its message of a barrier, this rank having entered that
 	Chunks    uint64 // for its shard; of the own rank: until the own shard was sent
-	Credit    uint64 // with chunks to send, for its word that there is room
-	Handshake uint64 // for its word that it has every chunk
+	Credit    uint64 // with chunks to send, for its credit
+	Handshake uint64 // for its message that it has every chunk
 	Asked     uint64 // chunks of its shards that were asked for
 }
 

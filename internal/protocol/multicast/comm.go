@@ -24,9 +24,9 @@
 // (docs/decisions/0035).
 //
 // An operation is an op. It consists of components, each a type in a file of its name: calls, barrier, sender,
-// receiver, credit, loss, fetch, repairs, timer, handshake. They read the operation's layout (shape and mode), know
-// each other only by values that they are handed, and put messages into the outbox. Comm has the state that spans
-// operations (table, epoch, backlog, pace, flows, pool), and the events. Each event ends in advance.
+// receiver, credit, loss, fetch, pulls, repairs, timer, handshake. They read the operation's layout (shape and mode),
+// know each other only by values that they are handed, and put messages into the outbox. Comm has the state that spans
+// operations (table, epoch, backlog, pace, flows, reachability, pool), and the events. Each event ends in advance.
 //
 // A file uses only files of the lines below it, and those to its right in its own line:
 //
@@ -35,9 +35,9 @@
 //	together    serial, recover compare relay, fail
 //	Comm        comm, with its checks in invariants_on
 //	operations  table awaited op memory
-//	components  fetch loss pulls repairs sender, barrier calls credit flow handshake receiver
+//	components  fetch loss pulls repairs sender, barrier calls credit flow handshake receiver relayed
 //	layout      epoch layout shape mode
-//	alone       hearing pace relayed series timer, call config outbox queue time zeroed
+//	alone       pace reachability series timer, call config outbox queue time zeroed
 package multicast
 
 import (
@@ -58,10 +58,10 @@ type Stats struct {
 	Relayed  uint64 // chunks that arrived by relay
 	Dropped  uint64 // chunks not placed: duplicates, stale, malformed
 	Barriers uint64 // operations that had a barrier
-	// Mismatched are those of the dropped chunks that belong to another operation than the one of
-	// that number here. If all ranks have called the same, somebody else has sent them.
+	// Mismatched are the dropped chunks that belong to another operation than the one of that number here. If all
+	// ranks have called the same, a stranger has sent them.
 	Mismatched uint64
-	Unheard    uint64 // roots that this rank does not hear by multicast now
+	Unheard    uint64 // roots that do not reach this rank by multicast now
 	Relaying   uint64 // 1 if what this rank sends is relayed, now
 }
 
@@ -89,7 +89,7 @@ type Comm struct {
 	done    queue[Completion]
 	series  []series // by root; nil: there has been none
 	ops     table
-	offers  int // of the left neighbour, of all operations: nothing is read of them yet
+	offers  int // of the left neighbour, in all operations, that are not being read
 
 	topo       topology.Graph
 	pool       pool
@@ -98,7 +98,7 @@ type Comm struct {
 	unsent     int  // see Unsent
 	pushes     bool // the right neighbour cannot read offered chunks
 	unreadable bool // this rank cannot read offered chunks
-	hearing    hearing
+	reach      reachability
 	flows      flows
 	laps       laps
 	lastRoot   int       // of the serial operation posted last
@@ -116,7 +116,7 @@ func New(cfg Config) *Comm {
 	}
 	c := &Comm{
 		cfg: cfg, topo: topology.Graph{Rank: cfg.Rank, Size: cfg.Size, Order: topology.NewOrder(cfg.Ring)},
-		pace: newPace(cfg.Cutoff, cfg.Reorder), flows: newFlows(), hearing: newHearing(cfg.Size, cfg.Deaf),
+		pace: newPace(cfg.Cutoff, cfg.Reorder), flows: newFlows(), reach: newReachability(cfg.Size, cfg.Deaf),
 		waitedFor: make([]Awaited, cfg.Size),
 	}
 	// Nothing precedes the first operation, so it needs no barrier of its own to open an epoch:
@@ -142,8 +142,8 @@ func (c *Comm) Posted() uint32 { return c.ops.posted }
 // Stats returns the counters.
 func (c *Comm) Stats() Stats {
 	s := c.stats
-	s.Unheard = uint64(c.hearing.deaf)
-	if c.hearing.relays(c.now) {
+	s.Unheard = uint64(c.reach.unreached)
+	if c.reach.relays(c.now) {
 		s.Relaying = 1
 	}
 	return s
@@ -195,8 +195,8 @@ func (c *Comm) complete(p *op, err error) {
 	}
 }
 
-// lay gives an operation its shape and mode, and memory that its components need.
-func (c *Comm) lay(p *op, s *shape, m *mode) {
+// setLayout gives an operation its shape and mode, and memory that its components need.
+func (c *Comm) setLayout(p *op, s *shape, m *mode) {
 	p.mode, p.shape, p.topo, p.own = *m, *s, c.topo, s.shard(c.topo.Rank)
 	c.pool.take(p.all(), &p.memory)
 	p.prepare(&p.layout)

@@ -37,9 +37,10 @@ type Config struct {
 	EagerChunks int
 	Cutoff      time.Duration // smallest cutoff time alpha (III-C)
 	Reorder     time.Duration // how long a gap may be a chunk overtaken by another, at first
-	// Deaf says that multicast does not reach all ranks at first: see hearing.
+	// Deaf says that multicast does not reach all ranks at first: see reachability.
 	Deaf bool `json:",omitempty"`
-	// Reads is how many chunks of the left neighbour's memory are read at a time at most; 0: none, since the fabric reads nothing.
+	// Reads is how many chunks of the left neighbour's memory are read at a time at most; 0: none, since the fabric reads
+	// nothing.
 	Reads int `json:",omitempty"`
 	// Ring is the order of all ranks in the ring that requests, relays and barriers go along; nil: the order of their
 	// numbers.

@@ -33,7 +33,7 @@ type epoch struct {
 // keeps elements aligned.
 func room(s *shape) int { return (s.total() + arenaAlign - 1) &^ (arenaAlign - 1) }
 
-// choose chooses how an operation travels.
+// choose chooses how an operation travels. If the operation has a barrier, that begins an epoch.
 func (e *epoch) choose(cfg *Config, seq uint32, s *shape, sync bool) mode {
 	m := mode{arena: NotEager, opener: e.opener, chains: topology.NewChains(s.shards, s.shards)}
 	if cfg.Lossless || cfg.Size == 1 {

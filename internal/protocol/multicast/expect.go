@@ -28,7 +28,7 @@ func (c *Comm) Expect(next *wire.Data) (Expected, bool) {
 		}
 	}
 	for p := c.ops.front(); p != nil; p = c.ops.after(p) {
-		if !p.mode.kind.inPlace() || !p.barrier.open || p.mode.kind == serial && !p.link.expected {
+		if !p.mode.kind.inPlace() || !p.barrier.open || p.mode.kind == serial && !p.link.sending {
 			continue
 		}
 		if e, ok := p.next(); ok {

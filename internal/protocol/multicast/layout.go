@@ -13,8 +13,8 @@ type Place struct {
 	Second bool // it is the second arena
 }
 
-// layout is what of an operation does not change once it is known: its shape, the mode in which it
-// travels, and this rank's place in it. Every part of its state reads it.
+// layout is the part of an operation that does not change once it is known: its shape, the mode in which it travels,
+// and this rank's place in it. All other parts read it.
 type layout struct {
 	seq  uint32
 	mode mode

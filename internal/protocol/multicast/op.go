@@ -15,8 +15,9 @@ const (
 type op struct {
 	// What every chunk reads stands together, and begins the components.
 	state opState
-	// otherwise: a chunk has come by multicast or repair while this rank did not know that all relay.
-	otherwise bool
+	// unrelayed: chunks have come by multicast or repair before the barrier has told this rank that all relay. Comm.relay
+	// forwards them.
+	unrelayed bool
 	viaRelay  bool // a chunk has come by relay
 	moved     Time // when something last happened to it, see Waiting
 	waits     Time // when the last of its waits ended, see Awaited

@@ -36,7 +36,7 @@ func (c *Comm) Place(now Time, h *wire.Data, n int) (Place, bool) {
 		}
 		if int(h.PSN) >= limit {
 			if h.IsMulticast() { // perhaps a probe: relayed chunks wait for no credit
-				c.hearing.multicast(c.now, int(h.Root))
+				c.reach.multicast(c.now, int(h.Root))
 			}
 			c.stats.Dropped++ // nobody can have sent it
 			return Place{}, false
@@ -100,13 +100,13 @@ func (c *Comm) open(p *op, h *wire.Data) bool {
 	}
 	c.ops.begin(h.Seq)
 	m := c.epoch.earlyMode(&s, h.Arena)
-	c.lay(p, &s, &m)
+	c.setLayout(p, &s, &m)
 	return true
 }
 
 // entered reports whether this rank has entered the barrier that opens an epoch. No chunk of the
 // epoch that a rank has sent comes sooner: a root sends it once the barrier is complete there
-// (started), and so has heard of all ranks, this one too, that they have entered. The chunk may well
+// (started), and so knows of all ranks, this one too, that they have entered. The chunk may well
 // come before the last round of the barrier does here. A repair is an answer to what this rank asked
 // for once the barrier was complete here.
 //
@@ -136,11 +136,11 @@ func (c *Comm) Received(now Time, h *wire.Data) {
 		c.waitedFor[h.Root].Chunks += p.waited(c.now, c.freed)
 	}
 	// A probe overtakes chunks that are relayed before it.
-	probed := h.IsMulticast() && p.mode.kind != reliable && c.hearing.relaysLately(c.now, int(h.Root))
+	probed := h.IsMulticast() && p.mode.kind != reliable && c.reach.relaysLately(c.now, int(h.Root))
 	if p.mode.kind != reliable {
 		c.answered(p, p.bit(shard, psn), h)
 		if !h.IsRepair() && psn > end && !probed {
-			c.suspect(p, shard, end, psn)
+			c.suspect(p, chunkRange{shard, end, psn})
 		}
 		if h.IsMulticast() && !probed {
 			c.suspectBehind(p, shard)
@@ -149,7 +149,7 @@ func (c *Comm) Received(now Time, h *wire.Data) {
 	}
 	if p.mode.kind == serial {
 		c.latest = p.seq
-		c.expect(p, !h.IsRepair() && !probed)
+		c.markSending(p, !h.IsRepair() && !probed)
 	}
 	if p.state != active {
 		c.verify()

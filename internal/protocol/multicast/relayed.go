@@ -4,13 +4,13 @@ package multicast
 // those of others go by turns.
 const relayAhead = 64
 
-// stretch is consecutive chunks of a shard.
+// stretch is consecutive chunks that are to be relayed.
 type stretch struct {
-	seq             uint32
-	rank            int // that they go to
-	shard, from, to int
-	own             bool // the shard is this rank's, and they go to no further rank
-	probe           bool // they are multicast, too
+	chunkRange
+	seq   uint32
+	rank  int  // that they go to
+	own   bool // the shard is this rank's, and they go to no further rank
+	probe bool // they are multicast, too
 }
 
 // follows reports whether a stretch goes on where another one ends.

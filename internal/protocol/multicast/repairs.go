@@ -13,7 +13,8 @@ type Repair struct {
 	To      int
 	Message wire.Control
 	Place   Place // where its bytes are
-	// Offer is how many chunks from this one on, which lie one behind the other, the neighbour may as well read from there; 0: none.
+	// Offer is how many chunks from this one on, which lie one behind the other, the neighbour may as well read from
+	// there; 0: none.
 	Offer int
 	Span  int // bytes of those
 }
@@ -42,11 +43,11 @@ func (q *repairs) reset(l *layout) {
 	q.owed, q.from = 0, 0
 }
 
-// want takes a request for chunks [from, to) of a shard, and returns how many more are owed.
-func (q *repairs) want(l *layout, r *receiver, shard, from, to int, certain bool) (more int) {
+// want takes a request, and returns how many more chunks are owed.
+func (q *repairs) want(l *layout, r *receiver, chunks chunkRange, certain bool) (more int) {
 	before := q.owed
-	for i := from; i < to; i++ {
-		bit := l.bit(shard, i)
+	for i := chunks.from; i < chunks.to; i++ {
+		bit := l.bit(chunks.shard, i)
 		here := r.have.Has(bit)
 		if q.wanted.Set(bit) && here {
 			q.owe(bit)

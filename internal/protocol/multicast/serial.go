@@ -54,7 +54,7 @@ func (c *Comm) join(p *op) {
 	p.link = link{base: s.length, lap: c.laps.last}
 	s.length += p.chunks
 	if p.own >= 0 {
-		p.link.admitted, p.link.expected = true, true
+		p.link.admitted, p.link.sending = true, true
 		return
 	}
 	p.link.of = s
@@ -139,8 +139,8 @@ func (c *Comm) abreast(p *op, underWay int) int {
 	return bound
 }
 
-// sentSerial notes that the first n chunks of an operation are on their way, and tells those below
-// with the first of them.
+// sentSerial notes that the first n chunks of an operation are on their way. With the first of them it tells the ranks
+// below this one.
 func (c *Comm) sentSerial(p *op, n int) {
 	s := &c.series[c.cfg.Rank]
 	if s.taken = p.link.base + n; !p.link.announced {
@@ -150,7 +150,7 @@ func (c *Comm) sentSerial(p *op, n int) {
 	}
 }
 
-// announce tells those below this rank, once, that an operation's root sends it.
+// announce tells the ranks below this one, once, that an operation's root sends it.
 func (c *Comm) announce(p *op) {
 	if p.link.announced {
 		return
@@ -163,8 +163,8 @@ func (c *Comm) announce(p *op) {
 	}
 }
 
-// hearBegin takes the word of the parent in the root's tree that an operation's root sends it.
-func (c *Comm) hearBegin(p *op, from int, m *wire.Control) {
+// takeBegin takes the message of the parent in the root's tree that an operation's root sends it.
+func (c *Comm) takeBegin(p *op, from int, m *wire.Control) {
 	if int(m.Root) >= c.cfg.Size || from != c.topo.Parent(int(m.Root)) || int(m.Root) == c.cfg.Rank {
 		c.stats.Dropped++
 		return
@@ -178,30 +178,30 @@ func (c *Comm) hearBegin(p *op, from int, m *wire.Control) {
 	}
 	p.moved = c.now
 	c.announce(p)
-	c.expect(p, false)
+	c.markSending(p, false)
 	c.verify()
 }
 
-// expect notes that an operation's root sends it, and so has sent the ones before it in its series. shown: a chunk says
-// so that keeps the order of the series: one by multicast or by relay, no repair and no probe. It has overtaken all
-// missing chunks of the ones before, unless they are lost. A repair, a probe or a message may have overtaken them
-// anyway.
-func (c *Comm) expect(p *op, shown bool) {
+// markSending notes that an operation's root sends it, and so has sent the ones before it in its series. inOrder: a chunk
+// shows that, and it keeps the order of the series: it came by multicast or by relay, and is no repair and no probe. It
+// has overtaken all missing chunks of the ones before, unless they are lost. A repair, a probe or a message may have
+// overtaken them anyway.
+func (c *Comm) markSending(p *op, inOrder bool) {
 	s := p.link.of
 	for seq := s.first; s.open && wire.Before(seq, p.seq); {
 		q := c.ops.at(seq)
-		c.expectOne(q)
-		if shown && !q.received() {
-			c.suspect(q, 0, 0, q.chunks)
+		c.markOne(q)
+		if inOrder && !q.received() {
+			c.suspect(q, chunkRange{0, 0, q.chunks})
 		}
 		seq = q.link.next
 	}
-	c.expectOne(p)
+	c.markOne(p)
 }
 
-func (c *Comm) expectOne(p *op) {
-	if !p.link.expected {
-		p.link.expected = true
+func (c *Comm) markOne(p *op) {
+	if !p.link.sending {
+		p.link.sending = true
 		p.link.of.known = max(p.link.of.known, p.link.base+p.chunks)
 		c.arm(p)
 	}

@@ -5,7 +5,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 )
 
-// series is the Broadcasts of one root, one behind the other, as far as credit says who is ready (kind serial). Their
+// series is the Broadcasts of one root, one behind the other, as far as credit says which ranks are ready (kind serial). Their
 // chunks count through. Another rank gives the root one limit: a window ahead of the chunks that the other rank has
 // taken of the series, but not beyond the operations that the other rank has posted. So a root has one window under
 // way, however many Broadcasts that covers, and sends them in the order in which they were posted
@@ -29,10 +29,10 @@ type link struct {
 	next     uint32  // the operation that follows
 	follows  bool    // there is one
 	admitted bool    // this rank's queue has room for it; only after all before it in posting order
-	// expected: its root is known to send it, so that a silence may be a loss. A rank learns that
+	// sending: its root is known to send it, so that a silence may be a loss. A rank learns that
 	// from its parent in the root's tree, if no chunk comes sooner.
-	expected  bool
-	announced bool // those below know that, too
+	sending   bool
+	announced bool // the ranks below know that, too
 	lap       uint32
 }
 

@@ -2,6 +2,9 @@ package multicast
 
 import "github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 
+// chunkRange is chunks [from, to) of a shard.
+type chunkRange struct{ shard, from, to int }
+
 // shape is the geometry of an operation: how its buffer falls into shards and a shard into chunks.
 // But for the place of the shards it depends on nothing but the operation, the number of ranks and the
 // chunk size, so every rank computes the same one.

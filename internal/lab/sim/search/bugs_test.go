@@ -112,8 +112,8 @@ var coreBugs = []bug{
 
 	{
 		name: "a round of the barrier is skipped", file: "protocol/multicast/barrier.go",
-		old: `b.heard == 1<<rounds-1`,
-		new: `b.heard|1<<rounds>>1 == 1<<rounds-1`,
+		old: `b.received == 1<<rounds-1`,
+		new: `b.received|1<<rounds>>1 == 1<<rounds-1`,
 	},
 	{
 		name: "a barrier is entered before older results are out of the arena", file: "protocol/multicast/advance.go",
