@@ -21,7 +21,7 @@ func (c *Comm) advance() {
 	var ahead ahead
 	for p := c.ops.front(); p != nil; p = c.ops.after(p) {
 		if p.mode.barrier && !p.barrier.entered && ahead.mayEnter() {
-			p.barrier.enter(c.hearing.wants(c.now))
+			p.barrier.enter(c.reach.wants(c.now))
 			p.waits = c.now
 			c.disseminate(p)
 		}
@@ -91,7 +91,7 @@ func (c *Comm) disseminate(p *op) {
 	p.barrier.send(&p.layout, &c.out)
 	if !p.barrier.open && p.barrier.passed(c.topo.Rounds()) {
 		p.barrier.open = true
-		c.hearing.want(c.now, p.barrier.relay)
+		c.reach.want(c.now, p.barrier.relay)
 		if p.barrier.relay && p.mode.kind == large {
 			c.relay(p)
 		}
@@ -118,4 +118,11 @@ func (c *Comm) release() {
 		p.state = free
 		t.oldest++
 	}
+}
+
+// readAll reports whether no read is under way for an operation that this rank has completely received. It drops offers
+// without a read, since they are not needed.
+func (c *Comm) readAll(p *op) bool {
+	c.offers -= p.pulls.drop(&p.layout)
+	return p.pulls.reading == 0
 }

@@ -7,17 +7,14 @@ package multicast
 type Awaited struct {
 	Barrier   uint64 // for its message of a barrier, this rank having entered that
 	Chunks    uint64 // for its shard; of the own rank: until the own shard was sent
-	Credit    uint64 // with chunks to send, for its word that there is room
-	Handshake uint64 // for its word that it has every chunk
+	Credit    uint64 // with chunks to send, for its credit
+	Handshake uint64 // for its message that it has every chunk
 	Asked     uint64 // chunks of its shards that were asked for
 }
 
-// Awaited returns what each rank was waited for. It changes with the next event.
-func (c *Comm) Awaited() []Awaited { return c.waitedFor }
-
 // waited returns what has passed since an operation's last wait ended, and ends another one now.
-func (c *Comm) waited(p *op) uint64 {
-	since := max(p.waits, c.freed)
-	p.waits = c.now
-	return uint64(max(0, c.now-since))
+func (p *op) waited(now, freed Time) uint64 {
+	since := max(p.waits, freed)
+	p.waits = now
+	return uint64(max(0, now-since))
 }

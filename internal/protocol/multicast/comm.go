@@ -24,44 +24,28 @@
 // (docs/decisions/0035).
 //
 // An operation is an op. It consists of components, each a type in a file of its name: calls, barrier, sender,
-// receiver, credit, loss, fetch, repairs, timer, handshake. They read the operation's layout (shape and mode), know
-// each other only by values that they are handed, and put messages into the outbox. Comm has the state that spans
-// operations (table, epoch, backlog, pace, flows, pool), and the events. Each event ends in advance.
+// receiver, credit, loss, fetch, pulls, repairs, timer, handshake. They read the operation's layout (shape and mode),
+// know each other only by values that they are handed, and put messages into the outbox. Comm has the state that spans
+// operations (table, epoch, backlog, pace, flows, reachability, pool), and the events. Each event ends in advance.
 //
-// Files call downwards only:
+// A file uses only files of the lines below it, and those to its right in its own line:
 //
-//	events      control post ready receive send     expire repair pull waiting
+//	events      post control, ready receive send pull expire, expect repair waiting
 //	order       advance
-//	together    compare recover series relay hearing
-//	Comm, op    comm op memory
-//	components  calls barrier sender receiver credit loss fetch repairs pulls handshake timer link
-//	what all read or use  shape mode, queue, pace, flow, call config
+//	together    serial, recover compare relay, fail
+//	Comm        comm, with its checks in invariants_on
+//	operations  table awaited op memory
+//	components  fetch loss pulls repairs sender, barrier calls credit flow handshake receiver relayed
+//	layout      epoch layout shape mode
+//	alone       pace reachability series timer, call config outbox queue time zeroed
 package multicast
 
 import (
 	"fmt"
-	"time"
 
 	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/topology"
-	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 )
-
-// Limits of the protocol.
-const (
-	// MaxSubgroups is what the headers have room for.
-	MaxSubgroups = 1 << 8
-	// NotEager in a Data header's Arena marks a chunk for the user's buffer.
-	NotEager = ^uint32(0)
-
-	epochOps   = 64      // eager operations of an epoch
-	maxKnown   = 256     // operations that a rank can know of at once; a power of two
-	maxChunks  = 1 << 31 // of a whole buffer
-	arenaAlign = 64      // bytes between places in the arena
-)
-
-// Time is a moment: how long after some fixed one. It must not go backwards.
-type Time = time.Duration
 
 // ErrBusy is returned by Post when Room is 0.
 var ErrBusy = fmt.Errorf("multicast: %d operations are in flight already; wait for one", collective.MaxInFlight)
@@ -74,17 +58,11 @@ type Stats struct {
 	Relayed  uint64 // chunks that arrived by relay
 	Dropped  uint64 // chunks not placed: duplicates, stale, malformed
 	Barriers uint64 // operations that had a barrier
-	// Mismatched are those of the dropped chunks that belong to another operation than the one of
-	// that number here. If all ranks have called the same, somebody else has sent them.
+	// Mismatched are the dropped chunks that belong to another operation than the one of that number here. If all
+	// ranks have called the same, a stranger has sent them.
 	Mismatched uint64
-	Unheard    uint64 // roots that this rank does not hear by multicast now
+	Unheard    uint64 // roots that do not reach this rank by multicast now
 	Relaying   uint64 // 1 if what this rank sends is relayed, now
-}
-
-// Message is a control message for another rank.
-type Message struct {
-	To int
-	wire.Control
 }
 
 // Completion says that an operation is done: its buffers belong to the caller again. For an eager
@@ -111,7 +89,7 @@ type Comm struct {
 	done    queue[Completion]
 	series  []series // by root; nil: there has been none
 	ops     table
-	offers  int // of the left neighbour, of all operations: nothing is read of them yet
+	offers  int // of the left neighbour, in all operations, that are not being read
 
 	topo       topology.Graph
 	pool       pool
@@ -120,7 +98,7 @@ type Comm struct {
 	unsent     int  // see Unsent
 	pushes     bool // the right neighbour cannot read offered chunks
 	unreadable bool // this rank cannot read offered chunks
-	hearing    hearing
+	reach      reachability
 	flows      flows
 	laps       laps
 	lastRoot   int       // of the serial operation posted last
@@ -138,7 +116,7 @@ func New(cfg Config) *Comm {
 	}
 	c := &Comm{
 		cfg: cfg, topo: topology.Graph{Rank: cfg.Rank, Size: cfg.Size, Order: topology.NewOrder(cfg.Ring)},
-		pace: newPace(cfg.Cutoff, cfg.Reorder), flows: newFlows(), hearing: newHearing(cfg.Size, cfg.Deaf),
+		pace: newPace(cfg.Cutoff, cfg.Reorder), flows: newFlows(), reach: newReachability(cfg.Size, cfg.Deaf),
 		waitedFor: make([]Awaited, cfg.Size),
 	}
 	// Nothing precedes the first operation, so it needs no barrier of its own to open an epoch:
@@ -146,19 +124,6 @@ func New(cfg Config) *Comm {
 	c.ops.oldest, c.ops.first, c.ops.posted, c.ops.begun = cfg.First, cfg.First, cfg.First, cfg.First
 	c.epoch.opener, c.epoch.opened = cfg.First-1, cfg.First-1
 	return c
-}
-
-// Fail ends every operation in flight, and all later ones, with err.
-func (c *Comm) Fail(err error) {
-	if c.err != nil {
-		return
-	}
-	c.err = err
-	for p := c.ops.front(); p != nil; p = c.ops.after(p) {
-		c.complete(p, err)
-	}
-	c.out.close()
-	c.verify()
 }
 
 // Err returns what Fail was given, or nil.
@@ -177,12 +142,15 @@ func (c *Comm) Posted() uint32 { return c.ops.posted }
 // Stats returns the counters.
 func (c *Comm) Stats() Stats {
 	s := c.stats
-	s.Unheard = uint64(c.hearing.deaf)
-	if c.relays() {
+	s.Unheard = uint64(c.reach.unreached)
+	if c.reach.relays(c.now) {
 		s.Relaying = 1
 	}
 	return s
 }
+
+// Awaited returns what each rank was waited for. It changes with the next event.
+func (c *Comm) Awaited() []Awaited { return c.waitedFor }
 
 // Share says whether a Reduce-Scatter of this rank shares its links with multicast. The Reduce-Scatter keeps a window
 // of its own under way, and a root that keeps less under way gets less than its share.
@@ -227,27 +195,18 @@ func (c *Comm) complete(p *op, err error) {
 	}
 }
 
-// disagree ends the communicator: this rank and another posted different operations, or steps of different calls.
-func (c *Comm) disagree(p *op, mine Op, from int, theirs Op) {
-	if mine.Call.Equal(&theirs.Call) {
-		c.mismatch(p.seq, from, mine.text(), theirs.text(), false)
-		return
-	}
-	a, b := opOfCall(&mine.Call).String(), opOfCall(&theirs.Call).String() // of a root that is a rank of the group
-	if n, m := mine.Call.Number, theirs.Call.Number; n != m {
-		a, b = fmt.Sprintf("%s as operation %d", a, n), fmt.Sprintf("%s as operation %d", b, m)
-	}
-	c.mismatch(mine.Call.Number, from, collective.Text{Words: a}, collective.Text{Words: b}, true)
+// setLayout gives an operation its shape and mode, and memory that its components need.
+func (c *Comm) setLayout(p *op, s *shape, m *mode) {
+	p.mode, p.shape, p.topo, p.own = *m, *s, c.topo, s.shard(c.topo.Rank)
+	c.pool.take(p.all(), &p.memory)
+	p.prepare(&p.layout)
 }
 
-// disagreeHow ends the communicator: this rank and another posted the same operation, to be done differently.
-func (c *Comm) disagreeHow(p *op, from int, mine, theirs string) {
-	o := p.called()
-	c.mismatch(p.seq, from, collective.Textf("%v %s", o.text(), mine), collective.Textf("%v %s", o.text(), theirs), false)
-}
-
-func (c *Comm) mismatch(number uint32, from int, mine, theirs collective.Text, called bool) {
-	c.Fail(&collective.MismatchError{
-		About: fmt.Sprintf("operation %d", number), Who: [2]int{c.cfg.Rank, from}, What: [2]collective.Text{mine, theirs}, Called: called,
-	})
+// forget drops all knowledge about an operation's chunks.
+func (c *Comm) forget(p *op) {
+	if p.known() {
+		c.backlog.remove(p.repairs.drop())
+		c.offers -= p.pulls.drop(&p.layout)
+		c.pool.put(p.all(), &p.memory)
+	}
 }

@@ -303,7 +303,7 @@ func TestGapsAreNotedOnce(t *testing.T) {
 		require.NoError(t, n.post(Op{Collective: wire.Allgather, Bytes: 8}, 0, 1))
 	}
 	n.run()
-	assert.Equal(t, []gap{{shard: 1, from: 0, to: 1, due: time.Second}}, n.comms[0].ops.at(0).loss.gaps)
+	assert.Equal(t, []gap{{chunkRange{1, 0, 1}, time.Second}}, n.comms[0].ops.at(0).loss.gaps)
 }
 
 // TestBarrierWaitsForOldWindows: what two large operations have under way must

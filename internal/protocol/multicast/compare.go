@@ -13,7 +13,7 @@ import "github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 // A rank that gets a digest that does not fit tells the sender by a Compare, and the sender fails: so the error names
 // the calls.
 
-// compare takes what another rank has called: the left neighbour, or who got a message that does not fit.
+// compare takes what another rank has called: the left neighbour, or a rank that got a message that does not fit.
 func (c *Comm) compare(p *op, from int, m *wire.Control) {
 	left := from == c.topo.Left()
 	switch {
@@ -24,8 +24,8 @@ func (c *Comm) compare(p *op, from int, m *wire.Control) {
 	}
 }
 
-// sameCall reports whether another rank has called the same as this one, by its word on the
-// reliable path. If not, the communicator fails, here or there.
+// sameCall reports whether another rank has called the same as this one, by its message on the reliable path. If not,
+// the communicator fails, here or there.
 func (c *Comm) sameCall(p *op, from int, m *wire.Control) bool {
 	mine, theirs := p.called(), Op{Collective: m.Collective, Root: int(m.Root), Bytes: int(m.Bytes)}
 	if m.Kind == wire.Compare {

@@ -8,6 +8,19 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
 )
 
+const (
+	// MaxSubgroups is how many subgroups the headers have room for.
+	MaxSubgroups = 1 << 8
+
+	// mostShares bounds the roots that send at a time. NCCL has no more windows in flight, and so no more
+	// roots.
+	mostShares = 8
+	// maxKnown is how many operations a rank can know at once; a power of two.
+	maxKnown = 256
+	// maxChunks is how many chunks a whole buffer has at most.
+	maxChunks = 1 << 31
+)
+
 // Config holds what all ranks of a communicator must agree on, and a rank's place in it.
 type Config struct {
 	Rank, Size int
@@ -24,9 +37,10 @@ type Config struct {
 	EagerChunks int
 	Cutoff      time.Duration // smallest cutoff time alpha (III-C)
 	Reorder     time.Duration // how long a gap may be a chunk overtaken by another, at first
-	// Deaf says that multicast does not reach all ranks at first: see hearing.
+	// Deaf says that multicast does not reach all ranks at first: see reachability.
 	Deaf bool `json:",omitempty"`
-	// Reads is how many chunks of the left neighbour's memory are read at a time at most; 0: none, since the fabric reads nothing.
+	// Reads is how many chunks of the left neighbour's memory are read at a time at most; 0: none, since the fabric reads
+	// nothing.
 	Reads int `json:",omitempty"`
 	// Ring is the order of all ranks in the ring that requests, relays and barriers go along; nil: the order of their
 	// numbers.
@@ -63,4 +77,13 @@ func permutes(ring []int, size int) bool {
 		}
 	}
 	return len(sorted) == size
+}
+
+// Share returns how much of the window a series has while all ranks send one. It is all of the window where the ranks
+// never all send at the same time, since there are too many ranks or too few chunks for each.
+func (c *Config) Share() int {
+	if share := c.Window / c.Size; c.Size <= mostShares && share >= 4 {
+		return share
+	}
+	return c.Window
 }

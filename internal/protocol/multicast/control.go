@@ -11,7 +11,7 @@ func (c *Comm) Control(now Time, from int, m *wire.Control) {
 	}
 	p := c.ops.find(m.Seq)
 	if p == nil {
-		return // of an operation that everybody has finished with
+		return // of an operation that every rank has finished with
 	}
 	if c.cfg.Lossless && m.Kind != wire.Compare {
 		c.stats.Dropped++
@@ -21,7 +21,7 @@ func (c *Comm) Control(now Time, from int, m *wire.Control) {
 	before := from == (c.cfg.Rank+c.cfg.Size-1)%c.cfg.Size // chains follow the numbers of ranks
 	switch {
 	case m.Kind == wire.Ready || m.Kind == wire.Compare:
-		c.hearCall(p, from, m)
+		c.takeCall(p, from, m)
 		c.advance()
 	case m.Kind == wire.Done && right && p.state == active:
 		c.rightDone(p)
@@ -34,7 +34,7 @@ func (c *Comm) Control(now Time, from int, m *wire.Control) {
 		c.verify()
 	case m.Kind == wire.Credit && p.state == early && p.calls.hold(from, m, c.topo.Rounds()):
 	case m.Kind == wire.Begin && p.state != early:
-		c.hearBegin(p, from, m)
+		c.takeBegin(p, from, m)
 	case m.Kind == wire.Fetch && right && p.known() && !p.handshake.right:
 		c.fetch(p, from, m)
 		c.verify()
@@ -51,36 +51,36 @@ func (c *Comm) Control(now Time, from int, m *wire.Control) {
 func (c *Comm) rightDone(p *op) {
 	p.handshake.right, p.moved = true, c.now
 	if p.received() && p.sender.done(&p.layout) {
-		c.waitedFor[c.topo.Right()].Handshake += c.waited(p)
+		c.waitedFor[c.topo.Right()].Handshake += p.waited(c.now, c.freed)
 	}
 	c.backlog.remove(p.repairs.drop())
 	if p.link.of != nil {
-		c.expect(p, false)
+		c.markSending(p, false)
 	}
 	if p.timer.armed() {
-		// Its word may have overtaken datagrams that wait in this rank's queue, so give those the
-		// time that a scheduler may take.
+		// Its message may have overtaken datagrams that wait in this rank's queue: they have the time that a scheduler
+		// may take.
 		p.timer.hasten(c.now + c.pace.alpha)
 	}
 }
 
-// credit takes a child's word on how far a root may send for all that it and those below it care.
+// credit takes the limit that a child, and the ranks below it, set for a root.
 func (c *Comm) credit(p *op, from int, m *wire.Control) {
 	if p.mode.relay {
-		return // the sender has not heard yet that there is no window
+		return // the sender does not know yet that there is no window
 	}
 	kept := p.state == active && c.sendable(p, true) == 0
-	shard := p.credit.hear(&p.layout, from, m)
+	shard := p.credit.receive(&p.layout, from, m)
 	if shard < 0 {
 		c.stats.Dropped++
 		return
 	}
 	p.moved = c.now
 	if kept && c.sendable(p, true) > 0 {
-		c.waitedFor[from].Credit += c.waited(p)
+		c.waitedFor[from].Credit += p.waited(c.now, c.freed)
 	}
 	if m.Count == 1 {
-		c.hearing.want(c.now, true)
+		c.reach.want(c.now, true)
 	}
 	if shard != p.own {
 		p.credit.report(&p.layout, &c.out, shard)
@@ -110,9 +110,9 @@ func (c *Comm) Unsent(chunks int) { c.unsent = chunks }
 func (c *Comm) fetch(p *op, from int, m *wire.Control) {
 	theirs, root := opOf(m.Collective, m.Root, int(m.Bytes)), int(m.Root)
 	if p.state != early && root < c.cfg.Size {
-		said := *m
-		said.Root = uint16(theirs.Root)
-		if !c.sameCall(p, from, &said) {
+		call := *m
+		call.Root = uint16(theirs.Root)
+		if !c.sameCall(p, from, &call) {
 			return
 		}
 	}
@@ -120,17 +120,17 @@ func (c *Comm) fetch(p *op, from int, m *wire.Control) {
 		c.stats.Dropped++
 		return
 	}
-	shard, certain := p.shard(root), m.Round&wire.FetchKnown != 0
+	certain := m.Round&wire.FetchKnown != 0
 	c.pushes = c.pushes || m.Round&wire.FetchPushed != 0
-	first, end := int(m.PSN), int(m.PSN)+int(m.Count)
-	if shard == p.own {
-		end = min(end, p.sender.next) // the rest is still to be multicast
+	wanted := chunkRange{p.shard(root), int(m.PSN), int(m.PSN) + int(m.Count)}
+	if wanted.shard == p.own {
+		wanted.to = min(wanted.to, p.sender.next) // the rest is still to be multicast
 		if !certain {
-			end = max(first, min(end, p.sender.next-c.unsent)) // and this is on its way
+			wanted.to = max(wanted.from, min(wanted.to, p.sender.next-c.unsent)) // and this is on its way
 		}
 	}
-	c.backlog.add(p.seq, p.repairs.want(&p.layout, &p.receiver, shard, first, end, certain))
-	if shard != p.own && p.state == active {
-		c.ask(p, shard, first, end, certain, false)
+	c.backlog.add(p.seq, p.repairs.want(&p.layout, &p.receiver, wanted, certain))
+	if wanted.shard != p.own && p.state == active {
+		c.ask(p, request{chunkRange: wanted, certain: certain})
 	}
 }

@@ -141,9 +141,9 @@ func (c *credit) advance(l *layout, out *outbox, shard, psn, next int) {
 	}
 }
 
-// hear takes a child's word on how far a root may send for all that it and those below it care. It
-// returns the root's shard, or -1 if the message is none that a correct rank sends.
-func (c *credit) hear(l *layout, from int, m *wire.Control) (shard int) {
+// receive takes the limit that a child, and the ranks below it, set for a root. It returns the root's shard, or -1 for
+// a message that no correct rank sends.
+func (c *credit) receive(l *layout, from int, m *wire.Control) (shard int) {
 	root := int(m.Root)
 	if root >= l.topo.Size || l.mode.window == 0 || int(m.PSN) > c.most(l) {
 		return -1

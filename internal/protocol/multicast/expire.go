@@ -42,7 +42,7 @@ func (c *Comm) expire(now Time, silence bool) {
 			if g.due > c.now {
 				break
 			}
-			c.ask(p, g.shard, g.from, g.to, true, false)
+			c.ask(p, request{chunkRange: g.chunkRange, certain: true})
 		}
 		p.loss.drop(c.now)
 		if silence && p.timer.expired(c.now) {
@@ -64,7 +64,7 @@ func (c *Comm) askAfterSilence(p *op) {
 	for ch := range chains.M {
 		for s := chains.Head(ch); s < chains.Head(ch+1); s++ {
 			if !p.receiver.whole(&p.layout, s) {
-				c.ask(p, s, 0, c.horizon(p, s), false, true)
+				c.ask(p, request{chunkRange: chunkRange{s, 0, c.horizon(p, s)}, again: true})
 				break
 			}
 		}

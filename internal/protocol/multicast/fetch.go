@@ -14,6 +14,14 @@ type fetch struct {
 	repaired    bool          // chunks have come by repair
 }
 
+// request asks for the missing chunks of a range.
+type request struct {
+	chunkRange
+	certain bool // they are known to have been sent
+	again   bool // chunks that were asked for before are not left out
+	pushed  bool // this rank cannot read chunks that are offered
+}
+
 // reset forgets everything, and makes room for an operation. It takes no memory before something is
 // asked for.
 func (f *fetch) reset(l *layout) {
@@ -21,12 +29,11 @@ func (f *fetch) reset(l *layout) {
 	f.speculative, f.spurious, f.repaired = false, false, false
 }
 
-// ask requests the missing chunks among [from, to) of a shard, and only those. Chunks that were
-// asked for before are left out, unless again is set. pushed: nothing that is offered can be read. It returns how many were not.
-func (f *fetch) ask(l *layout, out *outbox, r *receiver, shard, from, to int, certain, again, pushed bool) (fresh int) {
-	f.speculative = f.speculative || !certain
-	at, end := l.bit(shard, from), l.bit(shard, to)
-	missing := func(bit int) bool { return !r.have.Has(bit) && (again || !f.asked.Has(bit)) }
+// ask requests the missing chunks of a range, and only those. It returns how many were not asked for before.
+func (f *fetch) ask(l *layout, out *outbox, r *receiver, q request) (fresh int) {
+	f.speculative = f.speculative || !q.certain
+	at, end := l.bit(q.shard, q.from), l.bit(q.shard, q.to)
+	missing := func(bit int) bool { return !r.have.Has(bit) && (q.again || !f.asked.Has(bit)) }
 	for at < end {
 		for at = r.have.NextClear(at, end); at < end && !missing(at); {
 			at++
@@ -41,12 +48,12 @@ func (f *fetch) ask(l *layout, out *outbox, r *receiver, shard, from, to int, ce
 			break
 		}
 		m := l.control(wire.Fetch)
-		m.Root, m.Bytes = uint16(l.rootOf(shard)), uint64(l.bytes)
-		m.PSN, m.Count = uint32(first-l.bit(shard, 0)), uint32(at-first)
-		if certain {
+		m.Root, m.Bytes = uint16(l.rootOf(q.shard)), uint64(l.bytes)
+		m.PSN, m.Count = uint32(first-l.bit(q.shard, 0)), uint32(at-first)
+		if q.certain {
 			m.Round |= wire.FetchKnown
 		}
-		if pushed {
+		if q.pushed {
 			m.Round |= wire.FetchPushed
 		}
 		out.send(l.topo.Left(), m)

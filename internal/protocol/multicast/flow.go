@@ -10,8 +10,8 @@ import (
 // link: all traffic that shares the link, even the requests and handshakes of this very operation, waits that long. So
 // a root keeps less under way where it has seen that its chunks leave slowly: a floor, and the chunks that leave in the
 // time that credit takes and a queue may take. The floor is the same for all, so roots with streams that meet in one
-// queue come to equal shares. Where several roots share a chain, each would need word of how much the ones before it
-// have under way, so there it is a window.
+// queue come to equal shares. Where several roots share a chain, each would need to know how much the ones before
+// it have under way, so there it is a window.
 
 // flow is how fast the chunks of this rank's shards have left receivers' queues.
 type flow struct {
@@ -50,14 +50,14 @@ func (f *flow) inFlight(window, floor int, shared bool) int {
 
 // learn takes the progress of a shard when it is over. The best rate so far counts, and fades.
 func (f *flow) learn(p *progress, floor int) {
-	took, chunks, heard := p.last-p.start, p.reached-p.began, p.heard-p.began
-	early, behind := p.first-p.start, p.behind
+	took, chunks, early := p.last-p.start, p.reached-p.began, p.firstLimit-p.began
+	delayed, behind := p.first-p.start, p.behind
 	*p = progress{}
 	if chunks < floor || took <= 0 || behind && f.rate == 0 {
 		return // a few messages say nothing about a rate
 	}
 	rate := float64(chunks) / took.Seconds()
-	delay := max(0, early-time.Duration(float64(heard)/rate*float64(time.Second)))
+	delay := max(0, delayed-time.Duration(float64(early)/rate*float64(time.Second)))
 	if f.rate == 0 {
 		f.delay = delay
 	} else if !behind {
@@ -68,8 +68,8 @@ func (f *flow) learn(p *progress, floor int) {
 
 // progress is how credit for the own shard came in. It is zero until the first chunk is sent.
 type progress struct {
-	start, first, last    Time // when the first chunk was sent, and when credit came at first and at last
-	began, heard, reached int  // the limits then; they never fall
+	start, first, last         Time // when the first chunk was sent, and when credit came at first and at last
+	began, firstLimit, reached int  // the limits then; they never fall
 	// behind: chunks sent before were on their way then, and when credit for them comes says nothing
 	// of how long it takes.
 	behind bool
@@ -87,8 +87,8 @@ func (p *progress) credited(now Time, limit int) {
 	if p.reached == 0 || limit <= p.reached {
 		return
 	}
-	if p.heard == 0 {
-		p.first, p.heard = now, limit
+	if p.firstLimit == 0 {
+		p.first, p.firstLimit = now, limit
 	}
 	p.last, p.reached = now, limit
 }

@@ -28,11 +28,11 @@ type past struct {
 	}
 }
 
-// sums are what of an operation never falls while it is known.
-type sums struct{ heard, next, have, taken, granted, child, reported int }
+// sums are counts of an operation that never fall while it is known.
+type sums struct{ rounds, next, have, taken, granted, child, reported int }
 
 func sumsOf(p *op) sums {
-	s := sums{heard: int(p.barrier.heard), next: p.sender.next, have: p.receiver.have.Count()}
+	s := sums{rounds: int(p.barrier.received), next: p.sender.next, have: p.receiver.have.Count()}
 	for ch := range p.credit.taken {
 		s.taken += p.credit.taken[ch]
 		s.granted += p.credit.granted[ch]
@@ -48,7 +48,7 @@ func sumsOf(p *op) sums {
 
 // fellFrom reports whether one of them is less than it was.
 func (s sums) fellFrom(was sums) bool {
-	return s.heard&was.heard != was.heard || s.next < was.next || s.have < was.have || s.taken < was.taken ||
+	return s.rounds&was.rounds != was.rounds || s.next < was.next || s.have < was.have || s.taken < was.taken ||
 		s.granted < was.granted || s.child < was.child || s.reported < was.reported
 }
 
@@ -150,8 +150,8 @@ func (c *Comm) components(p *op) error {
 		law{p.mode.kind != eager || p.slots == nil && p.stride == p.bytes, "what lies in the arena has gaps, or another order"},
 		law{(p.mode.kind == eager) == (p.mode.arena != NotEager), "eager operations, and no others, lie in the arena"},
 		law{b.open == (!p.mode.barrier || b.passed(rounds)), "its barrier is open when everybody is ready"},
-		law{b.heard>>rounds == 0, "its barrier heard a round that there is not"},
-		law{b.next == 0 || b.entered && b.next <= rounds && b.heardBefore(b.next-1), "its barrier sent a round too early"},
+		law{b.received>>rounds == 0, "its barrier received a round that does not exist"},
+		law{b.next == 0 || b.entered && b.next <= rounds && b.receivedBefore(b.next-1), "its barrier sent a round too early"},
 		law{s.next >= 0 && s.next <= p.chunks, "it sent more than its shard"},
 		law{p.own >= 0 || s.done(&p.layout), "it sends another's shard"},
 		law{p.mode.kind != serial || p.own < 0 || s.next == 0 || c.series[c.cfg.Rank].taken >= p.link.base+s.next, "it sent less of its series than of itself"},

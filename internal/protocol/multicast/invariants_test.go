@@ -38,9 +38,9 @@ func TestInvariantsCatch(t *testing.T) {
 		"a child's limit":    {func(_ *Comm, p *op) { p.credit.child[0] = 99 }, "a child reported a limit of 99"},
 		"a window too far":   {func(_ *Comm, p *op) { p.sender.next = p.chunks }, "more than there is credit for"},
 		"a barrier reopens":  {func(_ *Comm, p *op) { p.barrier.open = false }, "its barrier is open when"},
-		"a round too many":   {func(_ *Comm, p *op) { p.barrier.heard |= 1 << 7 }, "its barrier is open when"},
+		"a round too many":   {func(_ *Comm, p *op) { p.barrier.received |= 1 << 7 }, "its barrier is open when"},
 		"in flight":          {func(c *Comm, _ *op) { c.inFlight++ }, "as many are active as are counted"},
-		"a gap in no shard":  {func(_ *Comm, p *op) { p.loss.note(gap{shard: 9, from: 1, to: 2}) }, "it is not in a shard"},
+		"a gap in no shard":  {func(_ *Comm, p *op) { p.loss.note(gap{chunkRange: chunkRange{9, 1, 2}}) }, "it is not in a shard"},
 		"a timer of nothing": {func(_ *Comm, p *op) { p.barrier.open, p.mode.opener = true, p.seq+1 }, "nobody has to send"},
 		"the epoch's arena":  {func(c *Comm, _ *op) { c.epoch.bytes = c.cfg.Arena + 64 }, "more than the arena"},
 	} {

@@ -2,11 +2,11 @@ package multicast
 
 import "slices"
 
-// gap is a stretch of chunks of a shard that seem lost: later ones have arrived. It is asked for
-// when due, unless the chunks arrive before.
+// gap is a range of chunks that seem lost: later ones have arrived. It is asked for when due, unless the chunks arrive
+// before.
 type gap struct {
-	shard, from, to int
-	due             Time
+	chunkRange
+	due Time
 }
 
 // maxGaps bounds the list. Gaps beyond it, once closed gaps are struck off, are asked for at once.
@@ -30,15 +30,15 @@ func (o *loss) reset(l *layout) {
 	}
 }
 
-// noted reports whether a gap is in the list: each chunk of a later operation shows the same one.
-func (o *loss) noted(shard, from, to int) bool {
-	return slices.ContainsFunc(o.gaps, func(g gap) bool { return g.shard == shard && g.from == from && g.to == to })
+// noted reports whether a gap of these chunks is in the list: each chunk of a later operation shows the same one.
+func (o *loss) noted(chunks chunkRange) bool {
+	return slices.ContainsFunc(o.gaps, func(g gap) bool { return g.chunkRange == chunks })
 }
 
 // prune strikes off the gaps that have closed, if the list is full.
 func (o *loss) prune(l *layout, r *receiver) {
 	if o.full() {
-		o.gaps = slices.DeleteFunc(o.gaps, func(g gap) bool { return !r.lacks(l, g.shard, g.from, g.to) })
+		o.gaps = slices.DeleteFunc(o.gaps, func(g gap) bool { return !r.lacks(l, g.chunkRange) })
 	}
 }
 

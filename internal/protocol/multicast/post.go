@@ -16,7 +16,7 @@ func (c *Comm) Post(now Time, o Op) (uint32, error) {
 	p := c.post(o)
 	seq := p.seq
 	for _, e := range p.calls.early {
-		c.hearCall(p, e.rank, &e.m)
+		c.takeCall(p, e.rank, &e.m)
 	}
 	p.calls.early = p.calls.early[:0]
 	for _, e := range p.calls.credits {
@@ -36,7 +36,7 @@ func (c *Comm) Post(now Time, o Op) (uint32, error) {
 func (c *Comm) post(o Op) *op {
 	s := shapeOf(o, c.cfg.Size, c.cfg.Chunk)
 	seq := c.ops.posted
-	m := c.choose(seq, &s, o.Sync)
+	m := c.epoch.choose(&c.cfg, seq, &s, o.Sync)
 	if m.kind == eager {
 		s.pack()
 	}
@@ -48,15 +48,15 @@ func (c *Comm) post(o Op) *op {
 	}
 	if p.known() && (p.mode.arena != m.arena || p.mode.second != m.second || p.differs(s.called(), s.digest)) {
 		// The operation begun here is not the one posted: only calls from messages count.
-		said := p.calls
+		before := p.calls
 		c.forget(p)
 		p.blank(seq)
-		p.calls = calls{early: said.early, credits: said.credits, disputed: true}
+		p.calls = calls{early: before.early, credits: before.credits, disputed: true}
 	}
 	if p.known() {
 		p.mode, p.call = m, s.call
 	} else {
-		c.lay(p, &s, &m)
+		c.setLayout(p, &s, &m)
 	}
 	p.state, p.moved, p.waits = active, c.now, c.now
 	if m.kind == serial {

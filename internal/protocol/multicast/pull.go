@@ -2,9 +2,6 @@ package multicast
 
 import "github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 
-// mostOffered is how many chunks an offer has at most.
-const mostOffered = 64
-
 // offered takes the left neighbour's offer of chunks that this rank has asked for.
 func (c *Comm) offered(p *op, m *wire.Control) {
 	shard, root := -1, int(m.Root)
@@ -16,17 +13,17 @@ func (c *Comm) offered(p *op, m *wire.Control) {
 		c.stats.Dropped++
 		return
 	}
-	o := offer{shard, int(m.PSN), int(m.PSN) + int(m.Count), m.Bytes, m.Arena}
+	o := offer{chunkRange{shard, int(m.PSN), int(m.PSN) + int(m.Count)}, m.Bytes, m.Arena}
 	p.moved = c.now
 	if c.unreadable {
-		c.ask(p, o.shard, o.from, o.to, true, true)
+		c.askAgain(p, o.chunkRange)
 		return
 	}
 	c.offers += p.pulls.take(&p.layout, &p.receiver, o)
 }
 
-// NextRead puts chunks to be read from the left neighbour's memory into r and reports whether there are any. They stay the next
-// ones until Reading.
+// NextRead puts chunks to be read from the left neighbour's memory into r and reports whether there are any. They stay
+// the next ones until Reading.
 func (c *Comm) NextRead(r *wire.Read) bool {
 	if c.offers == 0 || c.err != nil {
 		return false
@@ -44,7 +41,8 @@ func (c *Comm) NextRead(r *wire.Read) bool {
 	return false
 }
 
-// Reading says that the chunks that NextRead returned are being read. ReadEnded follows, if the communicator does not fail.
+// Reading says that the chunks that NextRead returned are being read. ReadEnded follows, if the communicator does not
+// fail.
 func (c *Comm) Reading(r *wire.Read) {
 	p := c.ops.at(r.Head.Seq)
 	c.offers -= p.pulls.begin(&p.layout, r.Count)
@@ -59,14 +57,20 @@ func (c *Comm) ReadEnded(now Time, r *wire.Read, well bool) {
 		return
 	}
 	p := c.ops.at(r.Head.Seq)
-	shard, from := p.shard(int(r.Head.Root)), int(r.Head.PSN)
-	p.pulls.end(&p.layout, shard, from, from+r.Count)
+	first := int(r.Head.PSN)
+	chunks := chunkRange{p.shard(int(r.Head.Root)), first, first + r.Count}
+	p.pulls.end(&p.layout, chunks)
 	p.moved = c.now
 	if !well {
 		c.pushAll()
-		c.ask(p, shard, from, from+r.Count, true, true)
+		c.askAgain(p, chunks)
 	}
 	c.advance()
+}
+
+// askAgain asks for chunks that were offered.
+func (c *Comm) askAgain(p *op, chunks chunkRange) {
+	c.ask(p, request{chunkRange: chunks, certain: true, again: true})
 }
 
 // pushAll asks for all that was offered and is not being read to be pushed.
@@ -75,14 +79,7 @@ func (c *Comm) pushAll() {
 	for p := c.ops.front(); p != nil; p = c.ops.after(p) {
 		for o, ok := p.pulls.forget(&p.layout); ok; o, ok = p.pulls.forget(&p.layout) {
 			c.offers--
-			c.ask(p, o.shard, o.from, o.to, true, true)
+			c.askAgain(p, o.chunkRange)
 		}
 	}
-}
-
-// readAll reports whether no read is under way for an operation that this rank has completely received. It drops offers
-// without a read, since they are not needed.
-func (c *Comm) readAll(p *op) bool {
-	c.offers -= p.pulls.drop(&p.layout)
-	return p.pulls.reading == 0
 }

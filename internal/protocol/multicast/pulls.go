@@ -2,11 +2,11 @@ package multicast
 
 import "github.com/torch-mcast/torch-mcast/internal/protocol/bitmap"
 
-// offer is chunks [from, to) of a shard that the left neighbour has, in memory that this rank may read.
+// offer is chunks that the left neighbour has, in memory that this rank may read.
 type offer struct {
-	shard, from, to int
-	addr            uint64 // of the first
-	key             uint32
+	chunkRange
+	addr uint64 // where the first chunk lies
+	key  uint32
 }
 
 // skip takes the first n chunks off.
@@ -85,11 +85,16 @@ func (q *pulls) begin(l *layout, n int) (fewer int) {
 	return 1
 }
 
-// end notes that a read of chunks [from, to) of a shard has ended.
-func (q *pulls) end(l *layout, shard, from, to int) {
+// end notes that a read has ended.
+func (q *pulls) end(l *layout, read chunkRange) {
 	q.reading--
-	for psn := from; psn < to; psn++ {
-		q.offered.Clear(l.bit(shard, psn))
+	q.clear(l, read)
+}
+
+// clear notes that chunks are neither offered nor being read.
+func (q *pulls) clear(l *layout, chunks chunkRange) {
+	for psn := chunks.from; psn < chunks.to; psn++ {
+		q.offered.Clear(l.bit(chunks.shard, psn))
 	}
 }
 
@@ -99,9 +104,7 @@ func (q *pulls) forget(l *layout) (o offer, ok bool) {
 		return o, false
 	}
 	q.offers.pop()
-	for psn := o.from; psn < o.to; psn++ {
-		q.offered.Clear(l.bit(o.shard, psn))
-	}
+	q.clear(l, o.chunkRange)
 	return o, true
 }
 

@@ -1,7 +1,5 @@
 package multicast
 
-import "github.com/torch-mcast/torch-mcast/internal/protocol/wire"
-
 // queue is a first-in first-out list that reuses its memory: it takes at most four times the memory of its items at its
 // fullest. The items before head have been taken.
 type queue[T any] struct {
@@ -34,21 +32,3 @@ func (q *queue[T]) pop() {
 func (q *queue[T]) clear() { q.items, q.head = q.items[:0], 0 }
 
 func (q *queue[T]) len() int { return len(q.items) - q.head }
-
-// outbox holds the control messages that are to be sent, oldest first. Every part of an operation
-// puts its own there.
-type outbox struct {
-	queue[Message]
-	closed bool // the communicator has failed: nothing is sent any more
-}
-
-func (o *outbox) send(to int, m wire.Control) {
-	if !o.closed {
-		o.push(Message{to, m})
-	}
-}
-
-func (o *outbox) close() {
-	o.closed = true
-	o.clear()
-}

@@ -2,8 +2,8 @@ package multicast
 
 import "github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 
-// hearCall takes a message that says what another rank has called. What comes before Post waits for it.
-func (c *Comm) hearCall(p *op, from int, m *wire.Control) {
+// takeCall takes a message that says what another rank has called. What comes before Post waits for it.
+func (c *Comm) takeCall(p *op, from int, m *wire.Control) {
 	switch {
 	case p.state == early && len(p.calls.early) <= c.topo.Rounds(): // one for each round, and one from the left
 		p.calls.early = append(p.calls.early, callOf{from, *m})
@@ -29,9 +29,9 @@ func (c *Comm) ready(p *op, from int, m *wire.Control) {
 		c.disagreeHow(p, from, "without a barrier", "with one")
 		return
 	}
-	p.barrier.hear(int(m.Round), m.Count == 1)
+	p.barrier.take(int(m.Round), m.Count == 1)
 	if p.barrier.entered {
-		c.waitedFor[from].Barrier += c.waited(p)
+		c.waitedFor[from].Barrier += p.waited(c.now, c.freed)
 	}
 	p.moved = c.now
 	c.disseminate(p)

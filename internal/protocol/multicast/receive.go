@@ -2,14 +2,6 @@ package multicast
 
 import "github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 
-// Place says where a chunk's payload belongs.
-type Place struct {
-	Seq    uint32
-	Offset int  // in the arena, or in the operation's receive buffer
-	Arena  bool // Offset is in the arena
-	Second bool // it is the second arena
-}
-
 // Hold reports whether a chunk of a lossless fabric has to wait there for this rank to post its
 // operation.
 func (c *Comm) Hold(h *wire.Data) bool {
@@ -44,7 +36,7 @@ func (c *Comm) Place(now Time, h *wire.Data, n int) (Place, bool) {
 		}
 		if int(h.PSN) >= limit {
 			if h.IsMulticast() { // perhaps a probe: relayed chunks wait for no credit
-				c.hearing.multicast(c.now, int(h.Root))
+				c.reach.multicast(c.now, int(h.Root))
 			}
 			c.stats.Dropped++ // nobody can have sent it
 			return Place{}, false
@@ -108,13 +100,13 @@ func (c *Comm) open(p *op, h *wire.Data) bool {
 	}
 	c.ops.begin(h.Seq)
 	m := c.epoch.earlyMode(&s, h.Arena)
-	c.lay(p, &s, &m)
+	c.setLayout(p, &s, &m)
 	return true
 }
 
 // entered reports whether this rank has entered the barrier that opens an epoch. No chunk of the
 // epoch that a rank has sent comes sooner: a root sends it once the barrier is complete there
-// (started), and so has heard of all ranks, this one too, that they have entered. The chunk may well
+// (started), and so knows of all ranks, this one too, that they have entered. The chunk may well
 // come before the last round of the barrier does here. A repair is an answer to what this rank asked
 // for once the barrier was complete here.
 //
@@ -141,14 +133,14 @@ func (c *Comm) Received(now Time, h *wire.Data) {
 	}
 	p.moved = c.now
 	if p.state == active && p.receiver.whole(&p.layout, shard) {
-		c.waitedFor[h.Root].Chunks += c.waited(p)
+		c.waitedFor[h.Root].Chunks += p.waited(c.now, c.freed)
 	}
 	// A probe overtakes chunks that are relayed before it.
-	probed := h.IsMulticast() && p.mode.kind != reliable && c.hearing.relaysLately(c.now, int(h.Root))
+	probed := h.IsMulticast() && p.mode.kind != reliable && c.reach.relaysLately(c.now, int(h.Root))
 	if p.mode.kind != reliable {
 		c.answered(p, p.bit(shard, psn), h)
 		if !h.IsRepair() && psn > end && !probed {
-			c.suspect(p, shard, end, psn)
+			c.suspect(p, chunkRange{shard, end, psn})
 		}
 		if h.IsMulticast() && !probed {
 			c.suspectBehind(p, shard)
@@ -157,7 +149,7 @@ func (c *Comm) Received(now Time, h *wire.Data) {
 	}
 	if p.mode.kind == serial {
 		c.latest = p.seq
-		c.expect(p, !h.IsRepair() && !probed)
+		c.markSending(p, !h.IsRepair() && !probed)
 	}
 	if p.state != active {
 		c.verify()
@@ -182,71 +174,4 @@ func (c *Comm) Received(now Time, h *wire.Data) {
 		c.armAll() // the next one's turn has come
 	}
 	c.advance()
-}
-
-// Expected is a guess at the chunks that arrive next.
-type Expected struct {
-	Seq    uint32
-	Root   int
-	PSN    int
-	Count  int
-	Offset int // of chunk PSN in the receive buffer
-	Bytes  int // of all of them
-}
-
-// Expect guesses what arrives next, so that a fabric can receive in place. It returns false when it
-// has no idea. Only buffers of posted operations are named, and only chunks that have not arrived.
-// next, unless it is nil, is the header of the first chunk to come: those behind it follow it.
-func (c *Comm) Expect(next *wire.Data) (Expected, bool) {
-	if c.err != nil {
-		return Expected{}, false
-	}
-	if next != nil {
-		return c.expectFrom(next)
-	}
-	if p := c.ops.ops[c.latest%maxKnown]; p != nil && p.seq == c.latest && p.state == active && p.mode.kind == serial {
-		if e, ok := p.next(); ok {
-			return e, true
-		}
-	}
-	for p := c.ops.front(); p != nil; p = c.ops.after(p) {
-		if !p.mode.kind.inPlace() || !p.barrier.open || p.mode.kind == serial && !p.link.expected {
-			continue
-		}
-		if e, ok := p.next(); ok {
-			return e, true
-		}
-	}
-	return Expected{}, false
-}
-
-// next guesses which chunks of an operation arrive next.
-func (p *op) next() (Expected, bool) {
-	s, psn, ok := p.receiver.next(&p.layout)
-	if !ok {
-		return Expected{}, false
-	}
-	return p.expected(s, psn, p.chunks), true
-}
-
-// expectFrom guesses that a chunk is followed by those behind it in its shard.
-func (c *Comm) expectFrom(h *wire.Data) (Expected, bool) {
-	p := c.ops.ops[h.Seq%maxKnown]
-	if p == nil || p.seq != h.Seq || p.state != active || !p.mode.kind.inPlace() || int(h.Root) >= c.cfg.Size {
-		return Expected{}, false
-	}
-	s, psn := p.shard(int(h.Root)), int(h.PSN)
-	if s < 0 || psn >= p.chunks {
-		return Expected{}, false
-	}
-	to := p.receiver.lackedTo(&p.layout, s, psn)
-	return p.expected(s, psn, to), to > psn
-}
-
-// expected are chunks [from, to) of a shard.
-func (p *op) expected(shard, from, to int) Expected {
-	return Expected{
-		Seq: p.seq, Root: p.rootOf(shard), PSN: from, Count: to - from,
-		Offset: p.offset(shard, from), Bytes: p.span(from, to),
-	}
 }

@@ -60,9 +60,10 @@ func (r *receiver) missing() int { return r.have.Len() - r.have.Count() }
 // whole reports whether a shard is here.
 func (r *receiver) whole(l *layout, shard int) bool { return int(r.seen[shard].count) == l.chunks }
 
-// lacks reports whether chunks [from, to) of a shard are not all here.
-func (r *receiver) lacks(l *layout, shard, from, to int) bool {
-	return r.have.NextClear(l.bit(shard, from), l.bit(shard, to)) < l.bit(shard, to)
+// lacks reports whether the chunks of a range are not all here.
+func (r *receiver) lacks(l *layout, g chunkRange) bool {
+	end := l.bit(g.shard, g.to)
+	return r.have.NextClear(l.bit(g.shard, g.from), end) < end
 }
 
 // lackedTo returns the first chunk of a shard from one on that has arrived, or its end.

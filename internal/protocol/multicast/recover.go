@@ -18,7 +18,7 @@ func (c *Comm) arm(p *op) {
 
 // armFor does so when that many bytes may be on their way.
 func (c *Comm) armFor(p *op, bytes int) {
-	if p.mode.kind == reliable || p.mode.relay || p.received() || !c.started(p) || p.mode.kind == serial && !p.link.expected {
+	if p.mode.kind == reliable || p.mode.relay || p.received() || !c.started(p) || p.mode.kind == serial && !p.link.sending {
 		p.timer.stop()
 		return
 	}
@@ -40,17 +40,17 @@ func (c *Comm) armAll() {
 // started reports whether chunks of an operation may be sent, as far as barriers go.
 func (c *Comm) started(p *op) bool { return p.barrier.open && c.epoch.begun(&p.mode) }
 
-// suspect notes that chunks [from, to) of a shard seem lost.
-func (c *Comm) suspect(p *op, shard, from, to int) {
-	if p.state != active || p.mode.relay || p.loss.noted(shard, from, to) {
+// suspect notes that chunks seem lost.
+func (c *Comm) suspect(p *op, chunks chunkRange) {
+	if p.state != active || p.mode.relay || p.loss.noted(chunks) {
 		return
 	}
 	p.loss.prune(&p.layout, &p.receiver)
 	if c.cfg.Reorder == 0 || p.loss.full() {
-		c.ask(p, shard, from, to, true, false)
+		c.ask(p, request{chunkRange: chunks, certain: true})
 		return
 	}
-	p.loss.note(gap{shard, from, to, c.now + c.pace.reorder})
+	p.loss.note(gap{chunks, c.now + c.pace.reorder})
 }
 
 // suspectBehind looks for what a chunk of a shard shows to be lost elsewhere: all that earlier
@@ -59,7 +59,7 @@ func (c *Comm) suspect(p *op, shard, from, to int) {
 func (c *Comm) suspectBehind(p *op, shard int) {
 	for s := p.loss.passed(&p.layout, shard); s < shard; s++ {
 		if !p.receiver.whole(&p.layout, s) {
-			c.suspect(p, s, 0, p.chunks)
+			c.suspect(p, chunkRange{s, 0, p.chunks})
 		}
 	}
 	if p.mode.kind != eager || c.ops.first == p.seq {
@@ -71,17 +71,17 @@ func (c *Comm) suspectBehind(p *op, shard int) {
 			return
 		}
 		if s := q.shard(root); q.mode.kind == eager && s >= 0 && !q.receiver.whole(&q.layout, s) {
-			c.suspect(q, s, 0, q.chunks)
+			c.suspect(q, chunkRange{s, 0, q.chunks})
 		}
 	}
 }
 
-// ask requests the missing chunks among [from, to) of a shard from the left neighbour: see
-// fetch.ask.
-func (c *Comm) ask(p *op, shard, from, to int, certain, again bool) {
-	asked := uint64(p.fetch.ask(&p.layout, &c.out, &p.receiver, shard, from, to, certain, again, c.unreadable))
+// ask requests chunks from the left neighbour.
+func (c *Comm) ask(p *op, q request) {
+	q.pushed = c.unreadable
+	asked := uint64(p.fetch.ask(&p.layout, &c.out, &p.receiver, q))
 	c.stats.Lost += asked
-	c.waitedFor[p.rootOf(shard)].Asked += asked
+	c.waitedFor[p.rootOf(q.shard)].Asked += asked
 }
 
 // answered settles the requests, of this rank and of the right neighbour, for a chunk that has just

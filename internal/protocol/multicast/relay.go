@@ -16,66 +16,15 @@ import (
 // queues hold, links would idle. So ranks that want chunks relayed say so in its barrier, and all ranks know that once
 // it is complete: all roots send at once, and nothing limits them but the paths.
 
-// relayAhead bounds how many chunks of its own a root has waiting to be relayed, so that they and
-// those of others go by turns.
-const relayAhead = 64
-
-// stretch is consecutive chunks of a shard.
-type stretch struct {
-	seq             uint32
-	rank            int // that they go to
-	shard, from, to int
-	own             bool // the shard is this rank's, and they go to no further rank
-	probe           bool // they are multicast, too
-}
-
-// follows reports whether a stretch goes on where another one ends.
-func (s *stretch) follows(before *stretch) bool {
-	expected := *before
-	expected.from, expected.to = before.to, s.to
-	return *s == expected
-}
-
-// relayed are the chunks that other ranks are to be sent, in the order in which they came, or in which
-// this rank would have multicast them.
-type relayed struct {
-	queue[stretch]
-	own int // chunks of this rank's own shards
-}
-
-// add puts a stretch behind all others.
-func (r *relayed) add(s stretch) {
-	if s.own {
-		r.own += s.to - s.from
-	}
-	if n := len(r.items); n > r.head && s.follows(&r.items[n-1]) {
-		r.items[n-1].to = s.to
-		return
-	}
-	r.push(s)
-}
-
-// take removes the first n chunks of the first stretch.
-func (r *relayed) take(n int) {
-	s := &r.items[r.head]
-	s.from += n
-	if s.own {
-		r.own -= n
-	}
-	if s.from == s.to {
-		r.pop()
-	}
-}
-
-// Relay says that this rank wants everything relayed, even if all ranks hear each other. That may change at any time.
-func (c *Comm) Relay(always bool) { c.hearing.always = always }
+// Relay says that this rank wants everything relayed, even if multicast reaches all ranks. That may change at any time.
+func (c *Comm) Relay(always bool) { c.reach.always = always }
 
 // relays reports whether this rank relays its chunks.
-func (c *Comm) relays() bool { return c.hearing.relays(c.now) }
+func (c *Comm) relays() bool { return c.reach.relays(c.now) }
 
 // askByCredit tells the root by this rank's credit that this rank wants chunks relayed, if it does.
 func (c *Comm) askByCredit(p *op) {
-	if c.hearing.wants(c.now) {
+	if c.reach.wants(c.now) {
 		p.credit.relay = true
 	}
 }
@@ -86,21 +35,20 @@ func (l *layout) byTree() bool {
 	return l.mode.kind == eager && l.coll == wire.Broadcast && l.chunks*l.topo.Rounds() <= l.chunks+l.topo.Size-2
 }
 
-// passOn sends chunks [from, to) of a shard on: down their root's tree, or to the right neighbour unless it
-// is the root.
-func (c *Comm) passOn(p *op, shard, from, to int, probe bool) {
-	root := p.rootOf(shard)
-	s := stretch{seq: p.seq, shard: shard, from: from, to: to, probe: probe}
+// forward notes chunks to be relayed: down their root's tree, or to the right neighbour unless it is the root.
+func (c *Comm) forward(p *op, chunks chunkRange, probe bool) {
+	root := p.rootOf(chunks.shard)
+	s := stretch{seq: p.seq, chunkRange: chunks, probe: probe}
 	if !p.byTree() {
 		if s.rank = c.topo.Right(); s.rank != root {
-			s.own = shard == p.own
+			s.own = s.shard == p.own
 			c.relayed.add(s)
 		}
 		return
 	}
 	// The farthest child has the most ranks below it.
 	for j := c.topo.Children(root) - 1; j >= 0; j-- {
-		s.rank, s.own = c.topo.Child(j), shard == p.own && j == 0
+		s.rank, s.own = c.topo.Child(j), s.shard == p.own && j == 0
 		c.relayed.add(s)
 	}
 }
@@ -113,21 +61,21 @@ func (c *Comm) arrived(p *op, shard int, h *wire.Data, first bool) {
 	case h.IsRelay():
 		p.viaRelay = true
 		c.stats.Relayed++
-		c.hearing.relay(c.now, root, h.IsProbe())
+		c.reach.relay(c.now, root, h.IsProbe())
 	case h.IsMulticast():
-		c.hearing.multicast(c.now, root)
+		c.reach.multicast(c.now, root)
 	case first:
-		c.hearing.repair(c.now, root)
+		c.reach.repair(c.now, root)
 	}
-	if c.goesOn(p, h, first) {
-		c.passOn(p, shard, int(h.PSN), int(h.PSN)+1, h.IsProbe())
+	if c.forwards(p, h, first) {
+		c.forward(p, chunkRange{shard, int(h.PSN), int(h.PSN) + 1}, h.IsProbe())
 	} else if first {
-		p.otherwise = true
+		p.unrelayed = true
 	}
 }
 
-// goesOn reports whether a chunk that has come goes on.
-func (c *Comm) goesOn(p *op, h *wire.Data, first bool) bool {
+// forwards reports whether this rank relays a chunk that has come.
+func (c *Comm) forwards(p *op, h *wire.Data, first bool) bool {
 	if p.mode.relay {
 		return first || h.IsProbe() // the neighbour wants to know of a probe that was multicast here first
 	}
@@ -182,9 +130,9 @@ func (c *Comm) relay(p *op) {
 	p.loss.reached, p.loss.gaps = p.loss.reached[:0], p.loss.gaps[:0]
 	p.sender.turn = true
 	for s := range p.shards {
-		for psn := 0; p.otherwise && s != p.own && psn < int(p.receiver.seen[s].end); psn++ {
+		for psn := 0; p.unrelayed && s != p.own && psn < int(p.receiver.seen[s].end); psn++ {
 			if p.receiver.have.Has(p.bit(s, psn)) {
-				c.passOn(p, s, psn, psn+1, false) // it came before this rank knew, perhaps not by relay
+				c.forward(p, chunkRange{s, psn, psn + 1}, false) // it came before this rank knew, perhaps not by relay
 			}
 		}
 	}

@@ -2,24 +2,6 @@ package multicast
 
 import "github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 
-// Repair names a chunk for the right neighbour.
-type Repair struct {
-	To      int
-	Message wire.Control
-	Place   Place // where its bytes are
-	// Offer is how many chunks from this one on, which lie one behind the other, the neighbour may as well read from there; 0: none.
-	Offer int
-	Span  int // bytes of those
-}
-
-// OfferAt returns the message that offers chunks at an address of this rank's memory, which a device reads with the
-// key.
-func (r *Repair) OfferAt(addr uint64, key uint32) wire.Control {
-	m := r.Message
-	m.Kind, m.Count, m.Bytes, m.Arena = wire.Offer, uint32(r.Offer), addr, key
-	return m
-}
-
 // NextRepair returns a chunk that the right neighbour has asked for and this rank holds, and
 // whether there is one. It stays the next one until Repaired.
 func (c *Comm) NextRepair() (Repair, bool) {

@@ -5,6 +5,28 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 )
 
+// mostOffered is how many chunks an offer has at most.
+const mostOffered = 64
+
+// Repair names a chunk for the right neighbour.
+type Repair struct {
+	To      int
+	Message wire.Control
+	Place   Place // where its bytes are
+	// Offer is how many chunks from this one on, which lie one behind the other, the neighbour may as well read from
+	// there; 0: none.
+	Offer int
+	Span  int // bytes of those
+}
+
+// OfferAt returns the message that offers chunks at an address of this rank's memory, which a device reads with the
+// key.
+func (r *Repair) OfferAt(addr uint64, key uint32) wire.Control {
+	m := r.Message
+	m.Kind, m.Count, m.Bytes, m.Arena = wire.Offer, uint32(r.Offer), addr, key
+	return m
+}
+
 // repairs is what the right neighbour has asked this rank for and has not been sent.
 type repairs struct {
 	wanted      bitmap.Bitmap // chunks that it wants; the ones that are here are owed
@@ -21,11 +43,11 @@ func (q *repairs) reset(l *layout) {
 	q.owed, q.from = 0, 0
 }
 
-// want takes a request for chunks [from, to) of a shard, and returns how many more are owed.
-func (q *repairs) want(l *layout, r *receiver, shard, from, to int, certain bool) (more int) {
+// want takes a request, and returns how many more chunks are owed.
+func (q *repairs) want(l *layout, r *receiver, chunks chunkRange, certain bool) (more int) {
 	before := q.owed
-	for i := from; i < to; i++ {
-		bit := l.bit(shard, i)
+	for i := chunks.from; i < chunks.to; i++ {
+		bit := l.bit(chunks.shard, i)
 		here := r.have.Has(bit)
 		if q.wanted.Set(bit) && here {
 			q.owe(bit)

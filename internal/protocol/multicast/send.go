@@ -11,7 +11,7 @@ func (c *Comm) NextRun(r *Run) bool {
 		if n := c.sendable(p, received); n > 0 {
 			*r = p.sender.run(&p.layout, c.cfg.Subgroups, n)
 			r.Relay = c.relaysOf(p)
-			r.Probe = r.Relay && c.hearing.due(c.now)
+			r.Probe = r.Relay && c.reach.due(c.now)
 			p.sender.relay, p.sender.probe = r.Relay, false
 			return true
 		}
@@ -53,7 +53,7 @@ func (c *Comm) relaysOf(p *op) bool {
 // relayed. Only that one is Sent then.
 func (c *Comm) Probed(seq uint32) {
 	c.ops.at(seq).sender.probe = true
-	c.hearing.probed(c.now)
+	c.reach.probed(c.now)
 }
 
 // Sent says that the first n chunks of the run that NextRun returned are on their way, or may be
@@ -62,7 +62,7 @@ func (c *Comm) Sent(seq uint32, n int) {
 	p := c.ops.at(seq)
 	if p.sender.relay {
 		p.sender.relayed = true
-		c.passOn(p, p.own, p.sender.next, p.sender.next+n, p.sender.probe)
+		c.forward(p, chunkRange{p.own, p.sender.next, p.sender.next + n}, p.sender.probe)
 	}
 	p.sender.next += n
 	p.moved = c.now
@@ -75,14 +75,14 @@ func (c *Comm) Sent(seq uint32, n int) {
 		}
 	}
 	if p.mode.kind == large && p.timer.armed() {
-		// A sender need not hear from others before its chunks, perhaps a window, have left its queue.
+		// A sender need not receive anything before its chunks, perhaps a window, have left its queue.
 		c.armFor(p, 2*c.cfg.Window*c.cfg.Chunk)
 	}
 	if !p.sender.done(&p.layout) {
 		c.verify()
 		return
 	}
-	c.waitedFor[c.cfg.Rank].Chunks += c.waited(p)
+	c.waitedFor[c.cfg.Rank].Chunks += p.waited(c.now, c.freed)
 	p.sender.pass(&p.layout, &c.out)
 	c.advance()
 }

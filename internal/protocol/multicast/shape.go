@@ -1,9 +1,9 @@
 package multicast
 
-import (
-	"github.com/torch-mcast/torch-mcast/internal/protocol/topology"
-	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
-)
+import "github.com/torch-mcast/torch-mcast/internal/protocol/wire"
+
+// chunkRange is chunks [from, to) of a shard.
+type chunkRange struct{ shard, from, to int }
 
 // shape is the geometry of an operation: how its buffer falls into shards and a shard into chunks.
 // But for the place of the shards it depends on nothing but the operation, the number of ranks and the
@@ -84,9 +84,6 @@ func (s *shape) length(psn int) int { return max(0, min(s.chunk, s.bytes-psn*s.c
 // span returns the bytes of chunks [from, to) of a shard.
 func (s *shape) span(from, to int) int { return max(0, min(s.bytes, to*s.chunk)-from*s.chunk) }
 
-// readable reports whether another rank may read chunks where they lie: its handshake ends the operation.
-func (l *layout) readable() bool { return l.mode.handshake && l.mode.kind.inPlace() && l.bytes > 0 }
-
 // offset returns where chunk psn of a shard lies in the buffer.
 func (s *shape) offset(shard, psn int) int { return s.slot(shard)*s.stride + psn*s.chunk }
 
@@ -103,50 +100,3 @@ func (s *shape) pack() { s.stride, s.slots = s.bytes, nil }
 
 // total returns the bytes of all shards.
 func (s *shape) total() int { return s.shards * s.bytes }
-
-// layout is what of an operation does not change once it is known: its shape, the mode in which it
-// travels, and this rank's place in it. Every part of its state reads it.
-type layout struct {
-	seq  uint32
-	mode mode
-	shape
-	topo topology.Graph
-	own  int // this rank's shard, or -1
-}
-
-// control returns a control message about the operation.
-func (l *layout) control(k wire.Kind) wire.Control {
-	return wire.Control{Kind: k, Collective: l.coll, Digest: l.digest, Seq: l.seq}
-}
-
-// position returns the chain of a shard's root, and the root's index in it.
-func (l *layout) position(shard int) (chain, index int) {
-	chain = l.mode.chains.Of(shard)
-	return chain, shard - l.mode.chains.Head(chain)
-}
-
-// leads reports whether this rank is the first root of its chain.
-func (l *layout) leads() bool {
-	if l.own < 0 {
-		return false
-	}
-	_, index := l.position(l.own)
-	return index == 0
-}
-
-// successor returns the shard of the root that multicasts after this rank in its chain, or -1.
-func (l *layout) successor() int {
-	chains, next := &l.mode.chains, l.own+1
-	if next < chains.Size && chains.Of(next) == chains.Of(l.own) {
-		return next
-	}
-	return -1
-}
-
-// place returns where a chunk's payload belongs.
-func (l *layout) place(shard, psn int) Place {
-	if l.mode.kind == eager {
-		return Place{Seq: l.seq, Offset: int(l.mode.arena) + l.offset(shard, psn), Arena: true, Second: l.mode.second}
-	}
-	return Place{Seq: l.seq, Offset: l.offset(shard, psn)}
-}

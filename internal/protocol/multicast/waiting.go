@@ -12,12 +12,12 @@ type Phase uint8
 
 // The phases, in the order in which an operation passes them.
 const (
-	PhaseBarrier   Phase = iota // messages of its barrier: a rank has not posted it, or is not heard
+	PhaseBarrier   Phase = iota // messages of its barrier: a rank has not posted it, or does not reach this one
 	PhaseChunks                 // chunks of other ranks
 	PhaseTurn                   // the root before this rank in its chain, to pass on the turn to send
 	PhaseCredit                 // room to send the own shard, which the slowest receiver limits
 	PhaseReads                  // the end of its reads from the left neighbour's memory; all other chunks are here
-	PhaseHandshake              // the word of the right neighbour that it has every chunk
+	PhaseHandshake              // the message of the right neighbour that it has every chunk
 )
 
 // Waiting says what the oldest operation in flight waits for, and since when.
@@ -60,8 +60,8 @@ func (w *Waiting) Why() string {
 	}
 }
 
-// Waiting returns what the oldest operation in flight waits for, and false if none is in flight. It
-// allocates: it is for who watches, not for the path of a chunk.
+// Waiting returns what the oldest operation in flight waits for, and false if none is in flight. It allocates: it is
+// for monitoring, not for the path of a chunk.
 func (c *Comm) Waiting() (Waiting, bool) {
 	for p := c.ops.front(); p != nil; p = c.ops.after(p) {
 		w := Waiting{Seq: p.seq, Op: p.called(), Moved: p.moved, Missing: p.receiver.missing()}

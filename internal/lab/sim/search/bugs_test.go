@@ -29,15 +29,15 @@ var coreBugs = []bug{
 	},
 
 	{
-		name: "the arena is used again without a barrier", file: "protocol/multicast/mode.go",
+		name: "the arena is used again without a barrier", file: "protocol/multicast/epoch.go",
 		old: `	if m.barrier {
-		c.epoch.begin(seq)
+		e.begin(seq)
 	}`,
 		new: `	if m.barrier {
-		opener := c.epoch.opener
-		c.epoch.begin(seq)
+		opener := e.opener
+		e.begin(seq)
 		if m.barrier = sync || m.kind == large; !m.barrier {
-			c.epoch.opener = opener
+			e.opener = opener
 		}
 	}`,
 	},
@@ -112,8 +112,8 @@ var coreBugs = []bug{
 
 	{
 		name: "a round of the barrier is skipped", file: "protocol/multicast/barrier.go",
-		old: `b.heard == 1<<rounds-1`,
-		new: `b.heard|1<<rounds>>1 == 1<<rounds-1`,
+		old: `b.received == 1<<rounds-1`,
+		new: `b.received|1<<rounds>>1 == 1<<rounds-1`,
 	},
 	{
 		name: "a barrier is entered before older results are out of the arena", file: "protocol/multicast/advance.go",
@@ -131,7 +131,7 @@ var coreBugs = []bug{
 		new: `	if p.sender.next < p.chunks/2 {`,
 	},
 	{
-		name: "the right to send is not passed on", file: "protocol/multicast/shape.go",
+		name: "the right to send is not passed on", file: "protocol/multicast/layout.go",
 		old: `next < chains.Size && chains.Of(next)`,
 		new: `next < chains.Size-1 && chains.Of(next)`,
 	},
@@ -167,7 +167,7 @@ var coreBugs = []bug{
 		new: `if s.rank = c.topo.Right(); s.rank >= 0 {`,
 	},
 	{
-		name: "a root relays before all have posted", file: "protocol/multicast/series.go",
+		name: "a root relays before all have posted", file: "protocol/multicast/serial.go",
 		old: `if p.credit.room(&p.layout) == 0 {`,
 		new: `if p.credit.room(&p.layout) < 0 {`,
 	},
@@ -207,13 +207,13 @@ var coreBugs = []bug{
 `,
 	},
 	{
-		name: "the arena is used again too early", file: "protocol/multicast/mode.go",
+		name: "the arena is used again too early", file: "protocol/multicast/epoch.go",
 		old: `e.bytes += room(s)`,
 		new: `e.bytes += room(s) / 2`,
 	},
 
 	{
-		name: "an eager operation is forgotten before all have it", file: "protocol/multicast/mode.go",
+		name: "an eager operation is forgotten before all have it", file: "protocol/multicast/epoch.go",
 		old: `return wire.Before(seq, e.opened) }`,
 		new: `return wire.Before(seq, e.opened+1) }`,
 	},
