@@ -3,8 +3,8 @@
 // internal/protocol/multicast: a run depends on its seed alone, real bytes travel, and what a
 // run must satisfy is checked as it goes (check.go).
 //
-// Ranks, nodes and paths are its own, although internal/lab/sim/reduction has some, too: batches of any length, links
-// without room, payloads that land in a hint and streams cut anywhere find bugs, but are no model of a fast network.
+// Ranks, nodes and paths are its own, although internal/lab/sim/reduction has some, too: links that a node reads in
+// turns, payloads that land in a hint and streams cut anywhere find bugs that those of reduction hide.
 package incnet
 
 import (
