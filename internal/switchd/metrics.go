@@ -24,21 +24,8 @@ type tally struct {
 	Errors     uint64 // of the kernel, about datagrams that were sent
 }
 
-func (t *tally) addStage(s innetwork.StageStats) {
-	t.Slots += s.Slots
-	t.Contributions += s.Contributions
-	t.SummedBytes += s.SummedBytes
-	t.Duplicates += s.Duplicates
-	t.Stale += s.Stale
-	t.Malformed += s.Malformed
-	t.Results += s.Results
-	t.Again += s.Again
-	t.Gaps += s.Gaps
-	t.Polls += s.Polls
-}
-
 func (t *tally) add(o *tally) {
-	t.addStage(o.StageStats)
+	t.Add(o.StageStats)
 	t.SlotsInUse += o.SlotsInUse
 	t.BytesIn += o.BytesIn
 	t.BytesOut += o.BytesOut

@@ -187,7 +187,7 @@ func (w *worker) watch(l *link) (err error) {
 
 // retire lets go of a stripe's links. Closing takes a socket off the poller.
 func (w *worker) retire(s *stripe) {
-	w.retired.addStage(s.node.Stats())
+	w.retired.Add(s.node.Stats())
 	for l := range s.all() {
 		_ = l.socket.Close() // nothing to be done
 		if l.batch != nil {
@@ -259,7 +259,7 @@ func (w *worker) count() {
 	t := w.retired
 	t.add(&w.moved)
 	for _, s := range w.stripes {
-		t.addStage(s.node.Stats())
+		t.Add(s.node.Stats())
 		t.SlotsInUse += uint64(s.node.InUse())
 	}
 	if t != *w.counted.Load() {

@@ -3,7 +3,6 @@ package sim
 import (
 	"bytes"
 	"fmt"
-	"time"
 
 	"github.com/torch-mcast/torch-mcast/internal/lab/sim/network"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/multicast"
@@ -35,6 +34,7 @@ func (m *Message) size() int { return wire.ControlSize + m.Payload() }
 // chunks that each root has published for the others to read. It never sleeps: the rank is driven when a packet comes,
 // or when the fabric has asked for a look.
 type rankFabric struct {
+	network.Idle
 	fabric.Copies
 	n       *rank
 	inbox   []received     // packets that have come and the engine has not polled
@@ -351,14 +351,5 @@ func (f *rankFabric) backlog(subgroup int) multicast.Time {
 	return f.n.net.Backlog(f.n.rank, subgroup%f.n.net.Tree().Planes())
 }
 
-// Sleep implements fabric.Gather. Nobody sleeps in virtual time.
-func (f *rankFabric) Sleep(time.Duration) { panic("sim: a rank's fabric is asked to sleep") }
-
 // Wake implements fabric.Gather.
 func (f *rankFabric) Wake() { f.look(0) }
-
-// Stats implements fabric.Gather. The network counts.
-func (f *rankFabric) Stats() fabric.Stats { return fabric.Stats{} }
-
-// Close implements fabric.Gather.
-func (f *rankFabric) Close() error { return nil }

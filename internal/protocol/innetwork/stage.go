@@ -72,6 +72,20 @@ type StageStats struct {
 	Polls         uint64 // polls that were answered
 }
 
+// Add adds another stage's counters.
+func (s *StageStats) Add(o StageStats) {
+	s.Slots += o.Slots
+	s.Contributions += o.Contributions
+	s.SummedBytes += o.SummedBytes
+	s.Duplicates += o.Duplicates
+	s.Stale += o.Stale
+	s.Malformed += o.Malformed
+	s.Results += o.Results
+	s.Again += o.Again
+	s.Gaps += o.Gaps
+	s.Polls += o.Polls
+}
+
 // Stage is a node's side of one stripe of a job. It owns the slots.
 type Stage struct {
 	cfg       StageConfig

@@ -3,9 +3,9 @@ package incnet
 import (
 	"bytes"
 	"encoding/binary"
-	"math"
 	"math/rand/v2"
 
+	"github.com/torch-mcast/torch-mcast/internal/lab/sim/reduction"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
 )
 
@@ -47,32 +47,9 @@ func (s *sim) input(o, r int) []byte {
 		if op.Reduction == reduce.Prod {
 			v = 1 - 2*(v&1)
 		}
-		put(b[i:i+size], op.Type, v)
+		reduction.Put(b[i:i+size], op.Type, v)
 	}
 	return b
-}
-
-// put writes a small number as an element.
-func put(b []byte, t reduce.Type, v int) {
-	f := math.Float32bits(float32(v))
-	switch t {
-	case reduce.F32:
-		binary.NativeEndian.PutUint32(b, f)
-	case reduce.BF16:
-		binary.NativeEndian.PutUint16(b, uint16(f>>16))
-	case reduce.F16:
-		binary.NativeEndian.PutUint16(b, map[int]uint16{-1: 0xbc00, 0: 0, 1: 0x3c00, 2: 0x4000, 3: 0x4200}[v])
-	case reduce.E4M3:
-		b[0] = map[int]byte{-1: 0xb8, 0: 0, 1: 0x38, 2: 0x40, 3: 0x44}[v]
-	case reduce.E5M2:
-		b[0] = map[int]byte{-1: 0xbc, 0: 0, 1: 0x3c, 2: 0x40, 3: 0x42}[v]
-	case reduce.F64:
-		binary.NativeEndian.PutUint64(b, math.Float64bits(float64(v)))
-	default:
-		var x [8]byte
-		binary.LittleEndian.PutUint64(x[:], uint64(v))
-		copy(b, x[:])
-	}
 }
 
 // expect computes all results in the order of reduce.InOrder.

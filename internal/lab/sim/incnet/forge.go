@@ -13,116 +13,100 @@ const lateness = 30 * time.Millisecond
 
 // spoil makes of a datagram one that must change nothing. More than the field
 // may be wrong, so that it shows if that field is not looked at.
-type spoil func(s *sim, p *packet)
+type spoil func(s *sim, p *forgery)
 
 // far is a distance of slots that nothing has in flight.
 const far = 1 << 30
 
 var (
-	otherJob    = func(_ *sim, p *packet) { p.head.Job ^= 1 }
-	otherStripe = func(s *sim, p *packet) { p.head.Stripe += uint8(s.Terms.Stripes) }
-	otherMember = func(_ *sim, p *packet) { p.head.Member++ }
-	otherOwner  = func(s *sim, p *packet) { p.head.Owner += uint16(s.Terms.Ranks) }
-	laterSlot   = func(_ *sim, p *packet) { p.head.Slot += far }
-	olderSlot   = func(_ *sim, p *packet) { p.head.Slot -= far }
-	noType      = func(_ *sim, p *packet) { p.head.Type = 77 }
-	noPayload   = func(_ *sim, p *packet) { p.payload = nil }
+	otherJob    = func(_ *sim, p *forgery) { p.head.Job ^= 1 }
+	otherStripe = func(s *sim, p *forgery) { p.head.Stripe += uint8(s.Terms.Stripes) }
+	otherMember = func(_ *sim, p *forgery) { p.head.Member++ }
+	otherOwner  = func(s *sim, p *forgery) { p.head.Owner += uint16(s.Terms.Ranks) }
+	laterSlot   = func(_ *sim, p *forgery) { p.head.Slot += far }
+	olderSlot   = func(_ *sim, p *forgery) { p.head.Slot -= far }
+	noType      = func(_ *sim, p *forgery) { p.head.Type = 77 }
+	noPayload   = func(_ *sim, p *forgery) { p.payload = nil }
 )
 
 // spoils are the ways to spoil a datagram, by its kind.
 var spoils = map[wire.SlotKind][]spoil{
 	wire.Contribution: {
 		otherJob, otherStripe, otherMember, otherOwner, laterSlot, olderSlot, noType, noPayload,
-		func(_ *sim, p *packet) { p.head.Op = 99 },
+		func(_ *sim, p *forgery) { p.head.Op = 99 },
 	},
 	wire.Kept: {
 		otherJob, otherStripe, otherMember, otherOwner, laterSlot, olderSlot, noType,
-		func(_ *sim, p *packet) { p.head.Op = 99 },
-		func(_ *sim, p *packet) { p.head.Owner ^= 1 },
-		func(_ *sim, p *packet) { p.head.Type = uint8(reduce.BF16) },
-		func(_ *sim, p *packet) { p.kept = wire.SlotKept{} },
-		func(_ *sim, p *packet) { p.kept.Slots++ },
-		func(_ *sim, p *packet) { p.kept.Slots += far },
-		func(_ *sim, p *packet) { p.kept.Bytes += far },
+		func(_ *sim, p *forgery) { p.head.Op = 99 },
+		func(_ *sim, p *forgery) { p.head.Owner ^= 1 },
+		func(_ *sim, p *forgery) { p.head.Type = uint8(reduce.BF16) },
+		func(_ *sim, p *forgery) { p.kept = wire.SlotKept{} },
+		func(_ *sim, p *forgery) { p.kept.Slots++ },
+		func(_ *sim, p *forgery) { p.kept.Slots += far },
+		func(_ *sim, p *forgery) { p.kept.Bytes += far },
 	},
 	wire.Result: {
 		otherJob, otherStripe, otherOwner, laterSlot, olderSlot, noType, noPayload,
-		func(_ *sim, p *packet) { p.head.Owner ^= 1 },
-		func(_ *sim, p *packet) { p.head.Type ^= 1 },
-		func(_ *sim, p *packet) { p.head.Op ^= 1 },
-		func(_ *sim, p *packet) { p.head.Shape ^= 1 },
-		func(_ *sim, p *packet) { p.payload = p.payload[1:] },
-		func(_ *sim, p *packet) { p.payload = append(p.payload, 1) },
+		func(_ *sim, p *forgery) { p.head.Owner ^= 1 },
+		func(_ *sim, p *forgery) { p.head.Type ^= 1 },
+		func(_ *sim, p *forgery) { p.head.Op ^= 1 },
+		func(_ *sim, p *forgery) { p.head.Shape ^= 1 },
+		func(_ *sim, p *forgery) { p.payload = p.payload[1:] },
+		func(_ *sim, p *forgery) { p.payload = append(p.payload, 1) },
 	},
 	wire.Allowance: {
 		otherJob, otherStripe, otherMember,
-		func(_ *sim, p *packet) { p.credit.Base += far },
-		func(_ *sim, p *packet) { p.credit.Limit += far },
-		func(_ *sim, p *packet) { p.credit.Base -= far; p.credit.Limit -= far; p.credit.Missing.From -= far },
+		func(_ *sim, p *forgery) { p.credit.Base += far },
+		func(_ *sim, p *forgery) { p.credit.Limit += far },
+		func(_ *sim, p *forgery) { p.credit.Base -= far; p.credit.Limit -= far; p.credit.Missing.From -= far },
 	},
 	wire.Status: {
 		otherJob, otherStripe, otherMember,
-		func(_ *sim, p *packet) { p.status.Next += far },
+		func(_ *sim, p *forgery) { p.status.Next += far },
 	},
 }
 
-// packet is a datagram taken apart.
-type packet struct {
-	head    wire.Slot
-	payload []byte // of elements
-	credit  wire.SlotCredit
-	status  wire.SlotStatus
-	kept    wire.SlotKept
+// forgery is a datagram to spoil, with its body taken apart.
+type forgery struct {
+	datagram
+	credit wire.SlotCredit
+	status wire.SlotStatus
+	kept   wire.SlotKept
 }
 
-// unpack takes a datagram apart.
-func unpack(data []byte) (p packet) {
-	p.head = headOf(data)
-	body := append([]byte(nil), data[wire.SlotSize:]...)
-	var err error
+// body returns what the payload holds that is not elements, or nil.
+func (p *forgery) body() interface {
+	Get(b []byte) error
+	Put(b []byte) int
+} {
 	switch p.head.Kind {
 	case wire.Allowance:
-		err = p.credit.Get(body)
+		return &p.credit
 	case wire.Status:
-		err = p.status.Get(body)
+		return &p.status
 	case wire.Kept:
-		err = p.kept.Get(body)
-	default:
-		p.payload = body
+		return &p.kept
 	}
-	if err != nil {
-		panic(err) // it was made here
-	}
-	return p
-}
-
-// pack puts it together.
-func (p *packet) pack() []byte {
-	data := make([]byte, wire.SlotSize+wire.SlotBodySize+wire.MaxSlotSet)
-	p.head.Put(data)
-	body := data[wire.SlotSize:]
-	n := 0
-	switch p.head.Kind {
-	case wire.Allowance:
-		n = p.credit.Put(body)
-	case wire.Status:
-		n = p.status.Put(body)
-	case wire.Kept:
-		n = p.kept.Put(body)
-	default:
-		return append(data[:wire.SlotSize], p.payload...)
-	}
-	return data[:wire.SlotSize+n]
+	return nil
 }
 
 // forge returns a copy of a datagram in which a field is spoiled, and all that
 // is worth something to an attacker.
-func (s *sim) forge(data []byte) []byte {
-	q := unpack(data)
-	q.payload = bytes.Repeat([]byte{poison}, len(q.payload))
+func (s *sim) forge(d *datagram) *datagram {
+	q := forgery{datagram: *d}
+	body := q.body()
+	if body == nil {
+		q.payload = bytes.Repeat([]byte{poison}, len(d.payload))
+	} else if err := body.Get(bytes.Clone(d.payload)); err != nil {
+		panic(err) // it was made here
+	}
 	q.credit.Missing.From = q.credit.Base
 	q.credit.Missing.Bits = bytes.Repeat([]byte{0xff}, 20)
 	q.status.Have += uint32(s.rng.IntN(10))
 	pick(s.rng, spoils[q.head.Kind]...)(s, &q)
-	return q.pack()
+	if body != nil {
+		q.payload = make([]byte, wire.SlotBodySize+wire.MaxSlotSet)
+		q.payload = q.payload[:body.Put(q.payload)]
+	}
+	return &q.datagram
 }

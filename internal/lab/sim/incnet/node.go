@@ -8,20 +8,13 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/protocol/innetwork/node"
 )
 
-// aggregator is an aggregation node in one session.
-type aggregator struct {
-	s      *sim
-	dead   bool
-	stages []*stage
-}
-
-// stage is one stripe of a node with its links.
+// stage is one stripe of an aggregation node in one session, with its links.
 type stage struct {
 	*node.Node
-	of     *aggregator
+	s      *sim
+	dead   bool // the node is
 	memory []byte
-	down   []*branch // to members
-	up     *branch   // to the parent, or nil
+	links  []*branch // to members, then the one to the parent, if there is one
 	timer  innetwork.Time
 }
 
@@ -41,112 +34,84 @@ func (s *sim) open() {
 	}
 	s.nodes = nil
 	for n := range s.Parents {
-		a := &aggregator{s: s}
-		for i := range t.Stripes {
-			st, err := s.newStage(a, n, i, t)
-			if err != nil {
+		stages := make([]*stage, t.Stripes)
+		for i := range stages {
+			var err error
+			if stages[i], err = s.newStage(t.Ranks+n, i, t); err != nil {
 				s.fail("stage: %w", err)
 				return
 			}
-			a.stages = append(a.stages, st)
 		}
-		s.nodes = append(s.nodes, a)
+		s.nodes = append(s.nodes, stages)
 	}
 	session := s.session
 	for _, r := range s.ranks {
-		r.up = nil
-		for i := range t.Stripes {
-			r.up = append(r.up, s.pipeUp(r.number, s.At[r.number], s.numbers[r.number], i))
-		}
 		if session == 1 {
-			r.join(session, t, s.numbers[r.number])
+			r.join(session, t)
 			continue
 		}
-		s.after(upTo(s.rng, s.Skew), func() { r.join(session, t, s.numbers[r.number]) })
+		s.after(upTo(s.rng, s.Skew), func() { r.join(session, t) })
 	}
 }
 
-// newStage makes a stripe of a node with its links.
-func (s *sim) newStage(a *aggregator, n, stripe int, t innetwork.Terms) (*stage, error) {
-	at, parent := &s.places[n], s.Parents[n]
+// newStage makes a stripe of the node on a host with its links.
+func (s *sim) newStage(host, stripe int, t innetwork.Terms) (*stage, error) {
+	at := s.plan.At[host]
 	c := innetwork.StageConfig{
-		Terms: t, Stripe: stripe, Members: len(at.children), Owner: at.owner, Reproducible: s.Reproducible,
-		Parent: parent >= 0, Number: at.number, Timeout: timeout,
+		Terms: t, Stripe: stripe, Members: len(at.Children), Owner: at.Owner, Reproducible: s.Reproducible,
+		Parent: at.Parent >= 0, Number: at.Number, Timeout: timeout,
 	}
-	st := &stage{of: a, memory: bytes.Repeat([]byte{0xa5}, innetwork.MemoryFor(&c)+guard)}
+	st := &stage{s: s, memory: bytes.Repeat([]byte{0xa5}, innetwork.MemoryFor(&c)+guard)}
 	c.Memory = st.memory[:len(st.memory)-guard]
 	var err error
 	if st.Node, err = node.New(c); err != nil {
 		return nil, err
 	}
-	var links []node.Link
-	for member, host := range at.children {
-		b := &branch{pipe: s.pipeDown(n, host, stripe), stage: st, member: member}
-		st.down, links = append(st.down, b), append(links, b)
+	link := func(to, number, member int) *branch {
+		b := &branch{pipe: &pipe{s: s, from: host, to: to, number: number, stripe: stripe}, stage: st, member: member}
+		st.links = append(st.links, b)
+		return b
 	}
-	if parent < 0 {
-		st.Connect(links, nil, true)
-		return st, nil
+	var members []node.Link
+	for member, child := range at.Children {
+		number := 0 // a rank has one link
+		if below := s.plan.At[child]; below != nil {
+			number = len(below.Children) // behind its members
+		}
+		members = append(members, link(child, number, member))
 	}
-	st.up = &branch{pipe: s.pipeUp(t.Ranks+n, parent, at.number, stripe), stage: st, member: innetwork.Up}
-	st.Connect(links, st.up, true)
+	var up node.Link
+	if at.Parent >= 0 {
+		up = link(at.Parent, at.Number, innetwork.Up)
+	}
+	st.Connect(members, up, true)
 	return st, nil
 }
 
-// pipeUp is the way from a host to the node that it is a member of.
-func (s *sim) pipeUp(host, n, member, stripe int) *pipe {
-	return &pipe{s: s, from: host, to: s.Terms.Ranks + n, queue: int32(member*s.Terms.Stripes + stripe), take: func(data []byte) {
-		st := s.nodes[n].stages[stripe]
-		st.receive(st.down[member], data)
-	}}
-}
-
-// pipeDown is the way from a node to one of its members.
-func (s *sim) pipeDown(n, host, stripe int) *pipe {
-	p := &pipe{s: s, from: s.Terms.Ranks + n, to: host, queue: int32(stripe)}
-	below := host - s.Terms.Ranks
-	if below < 0 {
-		p.take = func(data []byte) { s.ranks[host].receive(data) }
-		return p
-	}
-	p.queue += int32(len(s.places[below].children) * s.Terms.Stripes)
-	p.take = func(data []byte) {
-		st := s.nodes[below].stages[stripe]
-		st.receive(st.up, data)
-	}
-	return p
-}
-
 // receive takes what has come by a link.
-func (st *stage) receive(from *branch, data []byte) {
-	from.inbox = append(from.inbox, data)
+func (st *stage) receive(link int, d *datagram) {
+	st.links[link].arrived = d
 	st.round()
 }
 
 // round drives the node until there is nothing to do, and has it woken when there is.
 func (st *stage) round() {
-	s := st.of.s
-	if st.of.dead {
+	s := st.s
+	if st.dead {
 		return
 	}
 	for s.err == nil && st.Work(s.net.Now()) {
 		st.check()
 	}
 	st.check()
-	if at, ok := st.Deadline(); ok && at != st.timer {
-		st.timer = at
-		s.after(max(0, at-s.net.Now()), func() {
-			if st.timer == at {
-				st.timer = 0
-				st.round()
-			}
-		})
+	if at, ok := st.Deadline(); ok {
+		s.wake(&st.timer, at, st.round)
 	}
 }
 
 // check tells whether a stage keeps its bounds.
 func (st *stage) check() {
-	s := st.of.s
+	s := st.s
 	if err := st.Err(); err != nil {
 		s.fail("stage: %w", err)
 	}

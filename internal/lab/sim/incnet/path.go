@@ -1,8 +1,9 @@
 package incnet
 
 import (
-	"time"
+	"bytes"
 
+	"github.com/torch-mcast/torch-mcast/internal/lab/sim/network"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/innetwork/node"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
@@ -13,137 +14,95 @@ import (
 // again: the job's number tells sessions apart.
 type pipe struct {
 	s        *sim
-	from, to int   // hosts
-	queue    int32 // at the receiver
-	added    [][]byte
+	from, to int // hosts
+	number   int // of the link at the receiver
+	stripe   int
+	added    []*datagram
 	unread   int // contributions that were sent and not taken off the queue
-	take     func(data []byte)
 }
 
-// add puts a datagram with those to send. It has no room at random, so that batches have any
-// length.
-func (p *pipe) add(h *wire.Slot, payload []byte) bool {
+// datagram is what travels.
+type datagram struct {
+	head    wire.Slot
+	payload []byte
+}
+
+// contributes reports whether a datagram takes of what a member may have unread.
+func (d *datagram) contributes() bool {
+	return d.head.Kind == wire.Contribution || d.head.Kind == wire.Kept
+}
+
+// slots is how many slots a datagram is about.
+func (d *datagram) slots() int {
+	var k wire.SlotKept
+	if d.head.Kind == wire.Kept && k.Get(d.payload) == nil {
+		return int(k.Slots)
+	}
+	return 1
+}
+
+// Add implements fabric.Switch and node.Link. It has no room at random, so that batches have any length.
+func (p *pipe) Add(h *wire.Slot, payload []byte) bool {
 	if len(p.added) > 0 && p.s.rng.IntN(4) == 0 {
 		return false
 	}
-	data := make([]byte, wire.SlotSize+len(payload))
-	h.Put(data)
-	copy(data[wire.SlotSize:], payload)
-	p.added = append(p.added, data)
+	p.added = append(p.added, &datagram{*h, bytes.Clone(payload)})
 	return true
 }
 
-// flush puts what was added on its way, until room says that there is none for a datagram.
-func (p *pipe) flush(room func(kind wire.SlotKind) bool) (sent int) {
-	for _, data := range p.added {
-		h := headOf(data)
-		if !room(h.Kind) {
+// flush puts what was added on its way, until there is no room for a datagram.
+func (p *pipe) flush(full func(*datagram) bool) (sent int) {
+	for _, d := range p.added {
+		if full(d) {
 			break
 		}
-		p.send(&h, data)
+		p.send(d)
 		sent++
 	}
 	p.added = p.added[:0]
 	return sent
 }
 
-func headOf(data []byte) (h wire.Slot) {
-	if err := h.Get(data[:wire.SlotSize]); err != nil {
-		panic(err) // it was made here
-	}
-	return h
-}
-
 // send puts a datagram on its way.
-func (p *pipe) send(h *wire.Slot, data []byte) {
+func (p *pipe) send(d *datagram) {
 	s := p.s
 	s.result.Datagrams++
-	if contributes(h.Kind) {
+	if d.contributes() {
 		p.unread++
 		s.result.Unread = max(s.result.Unread, p.unread)
 	}
+	if d.head.Kind == wire.Contribution && p.from < s.Terms.Ranks {
+		s.result.Sent += len(d.payload)
+	}
 	if s.Net.Forge > 0 && s.rng.Float64() < s.Net.Forge {
-		q := s.forge(data)
+		q := s.forge(d)
 		s.after(s.Net.Delay+upTo(s.rng, s.Net.Jitter), func() { p.take(q) })
 	}
-	if s.Net.Drop != nil && s.Net.Drop(h, slotsOf(data)) {
+	if s.Net.Drop != nil && s.Net.Drop(&d.head, d.slots()) {
 		s.dropped++
 		return
 	}
-	d := s.net.Packet()
-	d.From, d.To, d.Group, d.Bytes = int32(p.from), int32(p.to), p.queue, int32(len(data))
-	d.Body = &arrival{p, data}
-	s.net.Send(d)
-}
-
-// contributes reports whether a datagram takes of what a member may have unread.
-func contributes(kind wire.SlotKind) bool { return kind == wire.Contribution || kind == wire.Kept }
-
-// slotsOf is how many slots a datagram is about.
-func slotsOf(data []byte) int {
-	var k wire.SlotKept
-	if h := headOf(data); h.Kind == wire.Kept && k.Get(data[wire.SlotSize:]) == nil {
-		return int(k.Slots)
-	}
-	return 1
-}
-
-// arrival is a datagram on its way.
-type arrival struct {
-	*pipe
-	data []byte
+	s.post(p.from, p.to, p.number*s.Terms.Stripes+p.stripe, wire.SlotSize+len(d.payload), false, func() { p.arrive(d) })
 }
 
 // arrive takes a datagram off the receiver's queue.
-func (a *arrival) arrive() {
-	if h := headOf(a.data); contributes(h.Kind) {
-		a.unread--
+func (p *pipe) arrive(d *datagram) {
+	if d.contributes() {
+		p.unread--
 	}
-	a.take(a.data)
-	if s := a.s; s.Net.Late > 0 && s.rng.Float64() < s.Net.Late {
-		s.after(upTo(s.rng, lateness), func() { a.take(a.data) })
+	p.take(d)
+	if s := p.s; s.Net.Late > 0 && s.rng.Float64() < s.Net.Late {
+		s.after(upTo(s.rng, lateness), func() { p.take(d) })
 	}
 }
 
-// rankPath is a rank's path to its node in one session. It implements fabric.Switch.
-type rankPath struct {
-	*rank
-	inbox [][]byte
-}
-
-var _ fabric.Switch = (*rankPath)(nil)
-
-// Add implements fabric.Switch.
-func (p *rankPath) Add(h *wire.Slot, payload []byte) bool { return p.up[h.Stripe].add(h, payload) }
-
-// Flush implements fabric.Switch.
-func (p *rankPath) Flush(stripe int) (int, error) {
-	for _, data := range p.up[stripe].added {
-		if h := headOf(data); h.Kind == wire.Contribution {
-			p.s.result.Sent += len(data) - wire.SlotSize
-		}
+// take hands a datagram to the receiver.
+func (p *pipe) take(d *datagram) {
+	if n := p.to - p.s.Terms.Ranks; n >= 0 {
+		p.s.nodes[n][p.stripe].receive(p.number, d)
+	} else {
+		p.s.ranks[p.to].receive(d)
 	}
-	return p.up[stripe].flush(func(wire.SlotKind) bool { return true }), nil
-}
-
-// Receive implements fabric.Switch. A payload may come to the hint, as a socket may that must be
-// told before: a wrong guess spoils what nobody has read yet.
-func (p *rankPath) Receive(stripe int, hint []byte, _ int, to fabric.SlotSink) (int, error) {
-	for i, data := range p.inbox {
-		h := headOf(data)
-		if int(h.Stripe) != stripe {
-			continue
-		}
-		p.inbox = append(p.inbox[:i], p.inbox[i+1:]...)
-		payload := p.s.land(data[wire.SlotSize:], hint)
-		before := p.reduce.Stats().Dropped
-		to.Slot(&h, payload)
-		if h.Kind == wire.Result && p.reduce.Stats().Dropped == before {
-			p.s.progress = p.s.net.Now()
-		}
-		return 1, nil
-	}
-	return 0, nil
 }
 
 // land returns the payload where it was received: in the hint or not.
@@ -154,61 +113,80 @@ func (s *sim) land(payload, hint []byte) []byte {
 	return hint[:copy(hint, payload)]
 }
 
-// Sleep implements fabric.Switch.
-func (*rankPath) Sleep(time.Duration) {}
+// rankPath is a rank's path to its node in one session. It implements fabric.Switch.
+type rankPath struct {
+	network.Idle
+	*rank
+	up      []*pipe   // by stripe
+	arrived *datagram // what the engine is to read; nil: nothing
+}
 
-// Wake implements fabric.Switch.
-func (*rankPath) Wake() {}
+var _ fabric.Switch = (*rankPath)(nil)
 
-// Stats implements fabric.Switch.
-func (*rankPath) Stats() fabric.Stats { return fabric.Stats{} }
+// Add implements fabric.Switch.
+func (p *rankPath) Add(h *wire.Slot, payload []byte) bool { return p.up[h.Stripe].Add(h, payload) }
 
-// Close implements fabric.Switch.
-func (*rankPath) Close() error { return nil }
+// Flush implements fabric.Switch.
+func (p *rankPath) Flush(stripe int) (int, error) {
+	return p.up[stripe].flush(func(*datagram) bool { return false }), nil
+}
+
+// Receive implements fabric.Switch. A payload may come to the hint, as a socket may that must be
+// told before: a wrong guess spoils what nobody has read yet.
+func (p *rankPath) Receive(stripe int, hint []byte, _ int, to fabric.SlotSink) (int, error) {
+	d := p.arrived
+	if d == nil || int(d.head.Stripe) != stripe {
+		return 0, nil
+	}
+	p.arrived = nil
+	h, before := d.head, p.reduce.Stats().Dropped
+	to.Slot(&h, p.s.land(d.payload, hint))
+	if h.Kind == wire.Result && p.reduce.Stats().Dropped == before {
+		p.s.progress = p.s.net.Now()
+	}
+	return 1, nil
+}
 
 // branch is a stage's path to a member, or to its parent. It implements node.Link.
 type branch struct {
 	*pipe
-	stage  *stage
-	member int
-	inbox  [][]byte
-	full   bool
+	stage   *stage
+	member  int // or innetwork.Up
+	arrived *datagram
+	full    bool
 }
 
 var _ node.Link = (*branch)(nil)
 
 // Receive implements node.Link.
 func (b *branch) Receive(hint []byte) bool {
-	if len(b.inbox) == 0 {
+	d := b.arrived
+	if d == nil {
 		return false
 	}
-	data := b.inbox[0]
-	b.inbox = b.inbox[1:]
-	h := headOf(data)
-	b.stage.Charge(len(data))
-	b.stage.Take(b.member, &h, b.s.land(data[wire.SlotSize:], hint))
+	b.arrived = nil
+	h := d.head
+	b.stage.Charge(wire.SlotSize + len(d.payload))
+	b.stage.Take(b.member, &h, b.s.land(d.payload, hint))
 	return true
 }
 
 // Writable implements node.Link.
 func (b *branch) Writable() bool { return !b.full }
 
-// Add implements node.Link.
-func (b *branch) Add(h *wire.Slot, payload []byte) bool { return b.add(h, payload) }
-
 // Flush implements node.Link. Elements may find the socket full, for as long as half the delay.
 func (b *branch) Flush() int {
 	s := b.s
-	return b.flush(func(kind wire.SlotKind) bool {
-		data := kind == wire.Result || kind == wire.Contribution || kind == wire.Kept
-		if !data || s.Net.Full == 0 || s.rng.Float64() >= s.Net.Full {
-			return true
+	return b.flush(func(d *datagram) bool {
+		elements := d.head.Kind == wire.Result || d.contributes()
+		if !elements || s.Net.Full == 0 || s.rng.Float64() >= s.Net.Full {
+			return false
 		}
 		b.full = true
 		s.after(s.Net.Delay/2, func() {
 			b.full = false
 			b.stage.round()
 		})
-		return false
+		return true
 	})
 }

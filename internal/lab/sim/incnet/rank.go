@@ -17,7 +17,6 @@ type rank struct {
 	number    int
 	reduce    *engine.Reduce
 	path      *rankPath // in the present session; nil: it has left it, or not joined yet
-	up        []*pipe   // to the node, by stripe
 	streams   *streams
 	left      int // sessions that it has left
 	crashed   bool
@@ -50,8 +49,12 @@ func newRank(s *sim, number int) *rank {
 func (r *rank) ended() bool { return r.crashed || r.told }
 
 // connect makes the rank a member in a session.
-func (r *rank) connect(session int, t innetwork.Terms, number int) *reducescatter.SwitchConn {
+func (r *rank) connect(session int, t innetwork.Terms) *reducescatter.SwitchConn {
 	r.path = &rankPath{rank: r}
+	leaf, number := t.Ranks+r.s.At[r.number], r.s.plan.Number[r.number]
+	for i := range t.Stripes {
+		r.path.up = append(r.path.up, &pipe{s: r.s, from: r.number, to: leaf, number: number, stripe: i})
+	}
 	return reducescatter.NewSwitchConn(reducescatter.SwitchConnConfig{
 		Epoch: uint32(session), Terms: t, Rank: r.number, Number: number, Switch: r.path, Timeout: patience,
 		Lost: func(err error) { r.s.fail("rank %d: %w", r.number, err) },
@@ -91,29 +94,22 @@ func (r *rank) again() {
 }
 
 // receive takes what the node has sent.
-func (r *rank) receive(data []byte) {
+func (r *rank) receive(d *datagram) {
 	if r.path == nil || r.ended() {
 		return
 	}
-	r.path.inbox = append(r.path.inbox, data)
+	p := r.path
+	p.arrived = d
 	r.round()
-	if r.path != nil {
-		r.path.inbox = r.path.inbox[:0] // of no stripe
-	}
+	p.arrived = nil // of no stripe, it is not read
 }
 
 // round drives the engine until there is nothing to do, and has it woken when there is.
 func (r *rank) round() {
 	for !r.crashed && r.s.err == nil && r.reduce.Work() {
 	}
-	if at, ok := r.reduce.Deadline(); ok && at != r.timer && !r.ended() {
-		r.timer = at
-		r.s.after(max(0, at-r.s.net.Now()), func() {
-			if r.timer == at {
-				r.timer = 0
-				r.round()
-			}
-		})
+	if at, ok := r.reduce.Deadline(); ok && !r.ended() {
+		r.s.wake(&r.timer, at, r.round)
 	}
 }
 

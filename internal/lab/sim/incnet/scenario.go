@@ -2,11 +2,15 @@
 // over a simulated network in virtual time, as its parent package does for
 // internal/protocol/multicast: a run depends on its seed alone, real bytes travel, and what a
 // run must satisfy is checked as it goes (check.go).
+//
+// Ranks, nodes and paths are its own, although internal/lab/sim/reduction has some, too: links that a node reads in
+// turns, payloads that land in a hint and streams cut anywhere find bugs that those of reduction hide.
 package incnet
 
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
@@ -99,13 +103,10 @@ func Random(seed uint64) Scenario {
 	for r.IntN(3) == 0 && len(s.Parents) < 5 {
 		s.Parents = append(s.Parents, r.IntN(len(s.Parents)))
 	}
-	used := map[int]bool{}
 	for range p {
-		at := r.IntN(len(s.Parents))
-		s.At = append(s.At, at)
-		used[at] = true
+		s.At = append(s.At, r.IntN(len(s.Parents)))
 	}
-	s.prune(used)
+	s.Prune()
 	s.Terms = innetwork.Terms{
 		Ranks: p, Stripes: pick(r, 1, 1, 2, 1+r.IntN(5)), Chunk: 8 * pick(r, 1, 2, 3, 8, 32, 128, 1+r.IntN(128), 1000, 3000, 6000, 8192),
 		Slots: 1 << r.IntN(7), Queue: pick(r, 0, 1, 4, 1+r.IntN(64)), Wide: len(s.Parents) > 1,
@@ -144,27 +145,37 @@ func (s *Scenario) randomTracks(seed uint64) {
 	}
 }
 
-// prune drops nodes below which there is no rank.
-func (s *Scenario) prune(used map[int]bool) {
+// Remove removes a node, which is not the root, and gives its children and ranks to its parent.
+func (s *Scenario) Remove(n int) {
+	up := s.Parents[n]
+	move := func(x int) int { // the number of what was node x
+		switch {
+		case x == n:
+			return up
+		case x > n:
+			return x - 1
+		}
+		return x
+	}
+	s.Parents = slices.Delete(s.Parents, n, n+1)
+	for i, x := range s.Parents {
+		s.Parents[i] = move(x)
+	}
+	for i, x := range s.At {
+		s.At[i] = move(x)
+	}
+	for i := range s.NodeCrashes {
+		c := &s.NodeCrashes[i]
+		c.Who = move(c.Who)
+	}
+}
+
+// Prune removes the nodes below which there is no rank.
+func (s *Scenario) Prune() {
 	for n := len(s.Parents) - 1; n > 0; n-- {
-		if used[n] {
-			used[s.Parents[n]] = true
+		if !slices.Contains(s.At, n) && !slices.Contains(s.Parents, n) {
+			s.Remove(n)
 		}
-	}
-	number := map[int]int{}
-	var parents []int
-	for n, parent := range s.Parents {
-		if n == 0 || used[n] {
-			number[n] = len(parents)
-			if n > 0 {
-				parent = number[parent]
-			}
-			parents = append(parents, parent)
-		}
-	}
-	s.Parents = parents
-	for r := range s.At {
-		s.At[r] = number[s.At[r]]
 	}
 }
 

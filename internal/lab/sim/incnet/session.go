@@ -11,14 +11,21 @@ var errTold = errors.New("another rank has crashed")
 
 // crashNode makes a node forget everything; the ranks notice one by one.
 func (s *sim) crashNode(c Crash) {
-	n := s.nodes[c.Who]
-	if n.dead || s.failing {
+	stages := s.nodes[c.Who]
+	if stages[0].dead || s.failing {
 		return
 	}
-	n.dead = true
+	kill(stages)
 	session := s.session
 	for _, r := range s.ranks {
 		s.after(upTo(s.rng, c.Detect), func() { r.leave(session) })
+	}
+}
+
+// kill ends all stages of a node: they take nothing and send nothing.
+func kill(stages []*stage) {
+	for _, st := range stages {
+		st.dead = true
 	}
 }
 
@@ -37,8 +44,8 @@ func (r *rank) leave(session int) {
 	if s.leaving++; s.leaving < len(s.ranks) {
 		return
 	}
-	for _, n := range s.nodes {
-		n.dead = true
+	for _, stages := range s.nodes {
+		kill(stages)
 	}
 	s.leaving = 0
 	records := s.records
@@ -67,11 +74,11 @@ func (r *rank) resume(records [][]byte) {
 }
 
 // join makes a rank a member of a session, unless that has ended by now.
-func (r *rank) join(session int, t innetwork.Terms, number int) {
+func (r *rank) join(session int, t innetwork.Terms) {
 	if r.ended() || r.left >= session {
 		return
 	}
-	c := r.connect(session, t, number)
+	c := r.connect(session, t)
 	if session == 1 {
 		r.reduce.Begin(1, c, nil)
 	} else {

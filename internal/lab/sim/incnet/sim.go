@@ -1,13 +1,13 @@
 package incnet
 
 import (
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"time"
 
 	"github.com/torch-mcast/torch-mcast/internal/lab/sim/fattree"
 	"github.com/torch-mcast/torch-mcast/internal/lab/sim/network"
+	"github.com/torch-mcast/torch-mcast/internal/lab/sim/reduction"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/innetwork"
 )
 
@@ -24,49 +24,22 @@ type Result struct {
 	Datagrams int
 	Lost      int // by the network
 	Overflow  int // found a queue full
-	Resent    int // contributions of ranks
-	Again     int // results that nodes sent again
-	Gaps      int // that nodes reported
-	Polls     int // that nodes answered
-	Refused   int // datagrams that nodes took for no member's
 	Sent      int // bytes of contributions that ranks have sent, without headers
 	Unread    int // most contributions under way or unread of one member in one stripe
 	Sessions  int
+	Resent    uint64 // contributions of ranks
+	innetwork.StageStats
 }
 
 // String describes the result in a line.
 func (r *Result) String() string {
-	s := fmt.Sprintf("%s: %d ops (%d direct), %d datagrams, %d lost, %d overflowed, %d resent, %d results again, %d gaps, %d polls, %d sessions, %v",
-		r.Scenario.String(), r.Ops, r.Direct, r.Datagrams, r.Lost, r.Overflow, r.Resent, r.Again, r.Gaps, r.Polls, r.Sessions, r.Time)
+	s := fmt.Sprintf("%s: %d ops (%d direct), %d datagrams, %d lost, %d overflowed, %d resent, %d results again, "+
+		"%d gaps, %d polls, %d sessions, %v", r.Scenario.String(), r.Ops, r.Direct, r.Datagrams, r.Lost, r.Overflow,
+		r.Resent, r.Again, r.Gaps, r.Polls, r.Sessions, r.Time)
 	if r.Err != nil {
 		s += fmt.Sprintf("\n  FAILED: %v", r.Err)
 	}
 	return s
-}
-
-// Add adds another result's counts.
-func (r *Result) Add(o *Result) {
-	r.Events += o.Events
-	r.Ops += o.Ops
-	r.Direct += o.Direct
-	r.Bytes += o.Bytes
-	r.Datagrams += o.Datagrams
-	r.Lost += o.Lost
-	r.Overflow += o.Overflow
-	r.Resent += o.Resent
-	r.Again += o.Again
-	r.Gaps += o.Gaps
-	r.Polls += o.Polls
-	r.Refused += o.Refused
-	r.Sent += o.Sent
-	r.Unread = max(r.Unread, o.Unread)
-	r.Sessions += o.Sessions
-}
-
-// Run runs the random scenario of a seed.
-func Run(seed uint64) Result {
-	s := Random(seed)
-	return s.Run()
 }
 
 // sim is a run under way.
@@ -76,13 +49,12 @@ type sim struct {
 	net         *network.Network
 	timers      map[uint64]func()
 	timed       uint64
-	streamQueue int32          // of every host
+	streamQueue int            // of every host
 	progress    innetwork.Time // when something was last taken
 	session     int            // counts sessions; what belongs to an older one is stale
-	nodes       []*aggregator
+	nodes       [][]*stage     // by node and stripe
 	ranks       []*rank
-	places      []place    // of the nodes
-	numbers     []int      // of the ranks at their nodes
+	plan        *reduction.Plan
 	expected    [][][]byte // results by operation and owner
 	records     [][]byte   // of the ranks that have left the session
 	leaving     int        // ranks that have
@@ -127,9 +99,10 @@ func (s *sim) run() {
 	if c := s.RankCrash; c != nil {
 		s.after(c.At, func() { s.crashRank(c) })
 	}
-	for s.err == nil && !s.over() {
+	for r := s.running(); s.err == nil && r != nil; r = s.running() {
 		if !s.net.Step() || s.net.Now()-s.progress > patience || s.net.Events() > maxEvents {
-			s.err = errors.Join(s.err, s.hang())
+			s.fail("rank %d hangs in operation %d of %d (posted %d) at %v, after %d events",
+				r.number, r.completed, len(s.Ops), r.posted, s.net.Now(), s.net.Events())
 		}
 	}
 	s.account()
@@ -142,7 +115,7 @@ func (s *sim) run() {
 		s.result.Overflow += int(s.net.Host(h).Overflow)
 	}
 	for _, r := range s.ranks {
-		s.result.Resent += int(r.reduce.Stats().Resent)
+		s.result.Resent += r.reduce.Stats().Resent
 	}
 }
 
@@ -153,14 +126,23 @@ func (s *sim) hosts() int { return s.Terms.Ranks + len(s.Parents) }
 // no time.
 func (s *sim) connect() (err error) {
 	links := 0 // at most, of a host
-	s.places, s.numbers = s.plant()
-	for n := range s.places {
-		links = max(links, len(s.places[n].children)+1)
+	var leaf []int
+	for _, n := range s.At {
+		leaf = append(leaf, s.Terms.Ranks+n)
 	}
-	s.streamQueue = int32(links * s.Terms.Stripes)
+	s.plan = reduction.NewPlan(leaf, func(host int) int {
+		if up := s.Parents[host-s.Terms.Ranks]; up >= 0 {
+			return s.Terms.Ranks + up
+		}
+		return -1
+	})
+	for _, at := range s.plan.At {
+		links = max(links, len(at.Children)+1)
+	}
+	s.streamQueue = links * s.Terms.Stripes
 	s.net, err = network.New(network.Config{
 		Tree: fattree.Config{Hosts: s.hosts()}, Gbps: network.MaxGbps, Latency: s.Net.Delay / 2, MTU: 1 << 20,
-		Workers: int(s.streamQueue) + 1, Cost: s.Net.Work, Depth: s.Net.Queue + 1, // with the one being taken
+		Workers: s.streamQueue + 1, Cost: s.Net.Work, Depth: s.Net.Queue + 1, // with the one being taken
 		Faults: network.Faults{Loss: s.Net.Loss, Duplicate: s.Net.Dup, Jitter: s.Net.Jitter},
 	}, s.Seed)
 	if err != nil {
@@ -172,8 +154,16 @@ func (s *sim) connect() (err error) {
 	return nil
 }
 
-// Receive implements network.Node for all hosts: what arrives knows where.
-func (s *sim) Receive(p *network.Packet) { p.Body.(interface{ arrive() }).arrive() }
+// post sends a packet to a queue of a host. arrive is called when it is taken off there.
+func (s *sim) post(from, to, queue, bytes int, reliable bool, arrive func()) {
+	p := s.net.Packet()
+	p.From, p.To, p.Group, p.Bytes = int32(from), int32(to), int32(queue), int32(bytes)
+	p.Reliable, p.Body = reliable, arrive
+	s.net.Send(p)
+}
+
+// Receive implements network.Node for all hosts.
+func (s *sim) Receive(p *network.Packet) { p.Body.(func())() }
 
 // Wake implements network.Node.
 func (s *sim) Wake(tag uint64) {
@@ -189,36 +179,37 @@ func (s *sim) after(d innetwork.Time, do func()) {
 	s.net.At(s.net.Now()+d, 0, s.timed)
 }
 
+// wake has something done at a moment, unless its timer is set to another one before.
+func (s *sim) wake(timer *innetwork.Time, at innetwork.Time, do func()) {
+	if at == *timer {
+		return
+	}
+	*timer = at
+	s.after(max(0, at-s.net.Now()), func() {
+		if *timer == at {
+			*timer = 0
+			do()
+		}
+	})
+}
+
 // account adds what the nodes of a session have counted.
 func (s *sim) account() {
-	for _, n := range s.nodes {
-		for _, st := range n.stages {
-			c := st.Stats()
-			s.result.Again += int(c.Again)
-			s.result.Gaps += int(c.Gaps)
-			s.result.Polls += int(c.Polls)
-			s.result.Refused += int(c.Malformed)
+	for _, stages := range s.nodes {
+		for _, st := range stages {
+			s.result.Add(st.Stats())
 		}
 	}
 }
 
-// over reports whether every rank that lives has finished or has been told of a crash.
-func (s *sim) over() bool {
+// running returns a rank that lives, has not finished and was told of no crash, or nil.
+func (s *sim) running() *rank {
 	for _, r := range s.ranks {
 		if !r.ended() && r.completed < len(s.Ops) {
-			return false
+			return r
 		}
 	}
-	return true
-}
-
-func (s *sim) hang() error {
-	for _, r := range s.ranks {
-		if !r.ended() && r.completed < len(s.Ops) {
-			return fmt.Errorf("rank %d hangs in operation %d of %d (posted %d) at %v, after %d events", r.number, r.completed, len(s.Ops), r.posted, s.net.Now(), s.net.Events())
-		}
-	}
-	return errors.New("nothing is left to happen")
+	return nil
 }
 
 func (s *sim) fail(format string, args ...any) {

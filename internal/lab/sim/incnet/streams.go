@@ -1,8 +1,9 @@
 package incnet
 
 import (
-	"time"
+	"bytes"
 
+	"github.com/torch-mcast/torch-mcast/internal/lab/sim/network"
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
 )
 
@@ -13,6 +14,7 @@ const (
 
 // streams are a rank's ends of the streams to all others. They implement fabric.Streams.
 type streams struct {
+	network.Idle
 	*rank
 	in   [][]byte // by rank: what has come and is not read
 	sent []int    // by rank: bytes that are sent and not read there
@@ -25,12 +27,6 @@ func newStreams(r *rank) *streams {
 	return &streams{rank: r, in: make([][]byte, p), sent: make([]int, p)}
 }
 
-// bytes of a stream on their way.
-type bytesFor struct {
-	from, to *streams
-	data     []byte
-}
-
 // Send implements fabric.Streams. It takes any amount, as a socket does.
 func (t *streams) Send(to int, b []byte) int {
 	n := min(len(b), room-t.sent[to], 1+t.s.rng.IntN(segment))
@@ -38,18 +34,14 @@ func (t *streams) Send(to int, b []byte) int {
 		return 0
 	}
 	t.sent[to] += n
-	d := t.s.net.Packet()
-	d.From, d.To, d.Group, d.Bytes = int32(t.number), int32(to), t.s.streamQueue, int32(n)
-	d.Reliable = true
-	d.Body = &bytesFor{t, t.s.ranks[to].streams, append([]byte(nil), b[:n]...)}
-	t.s.net.Send(d)
+	b = bytes.Clone(b[:n])
+	t.s.post(t.number, to, t.s.streamQueue, n, true, func() { t.s.ranks[to].streams.arrive(t.number, b) })
 	return n
 }
 
 // arrive gives a rank what has come to it.
-func (b *bytesFor) arrive() {
-	t := b.to
-	t.in[b.from.number] = append(t.in[b.from.number], b.data...)
+func (t *streams) arrive(from int, b []byte) {
+	t.in[from] = append(t.in[from], b...)
 	t.s.progress = t.s.net.Now()
 	t.round()
 }
@@ -68,15 +60,3 @@ func (t *streams) Consume(from, n int) {
 
 // Err implements fabric.Streams.
 func (*streams) Err(int) error { return nil }
-
-// Sleep implements fabric.Streams.
-func (*streams) Sleep(time.Duration) {}
-
-// Wake implements fabric.Streams.
-func (*streams) Wake() {}
-
-// Stats implements fabric.Streams.
-func (*streams) Stats() fabric.Stats { return fabric.Stats{} }
-
-// Close implements fabric.Streams.
-func (*streams) Close() error { return nil }

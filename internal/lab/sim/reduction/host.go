@@ -48,7 +48,7 @@ func newHost(j *Job, rank int) *Host {
 	}
 	h.conn = reducescatter.NewSwitchConn(reducescatter.SwitchConnConfig{
 		Link:  link,
-		Epoch: 1, Terms: j.terms, Rank: rank, Number: j.plans[0].number[rank], Switch: h.path, Timeout: 2 * patience, // the job sees it first
+		Epoch: 1, Terms: j.terms, Rank: rank, Number: j.plans[0].Number[rank], Switch: h.path, Timeout: 2 * patience, // the job sees it first
 		Lost: func(err error) { j.fail(fmt.Errorf("reduction: rank %d: %w", rank, err)) },
 	})
 	h.engine = engine.NewReduce(engine.ReduceConfig{

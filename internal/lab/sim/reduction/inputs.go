@@ -27,7 +27,7 @@ func newInputs(c *Config) *inputs {
 	in.vector = make([]byte, sums+c.Ranks*in.size)
 	rng := rand.NewPCG(c.Seed, 3)
 	for i := 0; i < len(in.vector); i += in.size {
-		put(in.vector[i:], t, uint8(rng.Uint64()>>56))
+		Put(in.vector[i:i+in.size], t, int(rng.Uint64()>>56))
 	}
 	windows := make([][]byte, c.Ranks)
 	for r := range windows {
@@ -38,19 +38,27 @@ func newInputs(c *Config) *inputs {
 	return in
 }
 
-// put writes a small number as an element. bfloat16 holds eight bits exactly, too.
-func put(b []byte, t reduce.Type, v uint8) {
+// Put writes a small number as an element. It writes up to eight bits exactly, to floating-point types narrower
+// than bfloat16 only -1 to 3.
+func Put(b []byte, t reduce.Type, v int) {
+	f := math.Float32bits(float32(v))
 	switch t {
 	case reduce.F32:
-		binary.NativeEndian.PutUint32(b, math.Float32bits(float32(v)))
+		binary.NativeEndian.PutUint32(b, f)
+	case reduce.BF16:
+		binary.NativeEndian.PutUint16(b, uint16(f>>16)) // the upper half
+	case reduce.F16:
+		binary.NativeEndian.PutUint16(b, map[int]uint16{-1: 0xbc00, 0: 0, 1: 0x3c00, 2: 0x4000, 3: 0x4200}[v])
+	case reduce.E4M3:
+		b[0] = map[int]byte{-1: 0xb8, 0: 0, 1: 0x38, 2: 0x40, 3: 0x44}[v]
+	case reduce.E5M2:
+		b[0] = map[int]byte{-1: 0xbc, 0: 0, 1: 0x3c, 2: 0x40, 3: 0x42}[v]
 	case reduce.F64:
 		binary.NativeEndian.PutUint64(b, math.Float64bits(float64(v)))
-	case reduce.BF16:
-		binary.NativeEndian.PutUint16(b, uint16(math.Float32bits(float32(v))>>16)) // the upper half
-	case reduce.I32:
-		binary.NativeEndian.PutUint32(b, uint32(v))
 	default:
-		panic(fmt.Sprintf("reduction: no numbers of type %v", t))
+		var x [8]byte
+		binary.LittleEndian.PutUint64(x[:], uint64(v))
+		copy(b, x[:])
 	}
 }
 

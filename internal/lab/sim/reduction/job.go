@@ -15,7 +15,7 @@ type Job struct {
 	terms    innetwork.Terms
 	net      *network.Share
 	tree     *fattree.Tree
-	plans    []*plan // by multicast tree, as many as there are stripes to use them
+	plans    []*Plan // by multicast tree, as many as there are stripes to use them
 	inputs   *inputs
 	hosts    []*Host
 	switches []*Switch
@@ -35,11 +35,9 @@ type Result struct {
 	// them right, if there is no error.
 	Checked uint64
 	Sent    uint64 // bytes that the busiest link from a host carried, headers included
-	Summed  uint64 // bytes that switches took of contributions
-	// Contributions sent again by hosts, results by switches; gaps that
-	// switches reported, polls that they answered, and what was a duplicate or late.
-	Resent, Again, Gaps, Polls, Duplicates, Stale uint64
-	Events, Hash                                  uint64 // of the network
+	Resent  uint64 // contributions that hosts sent again
+	innetwork.StageStats
+	Events, Hash uint64 // of the network
 }
 
 // Run runs the Reduce-Scatter alone. The error says why the configuration is wrong, or is the first
@@ -69,9 +67,9 @@ func New(n *network.Share, c Config) (*Job, error) {
 	if j.cfg, err = c.fill(j.tree); err != nil {
 		return nil, err
 	}
-	var before *plan
+	var before *Plan
 	for t := range min(j.cfg.Stripes, j.tree.Trees()) {
-		if before, err = newPlan(j.tree, n.TreeOf(t), j.cfg.Ranks, before); err != nil {
+		if before, err = along(j.tree, n.TreeOf(t), j.cfg.Ranks, before); err != nil {
 			return nil, err
 		}
 		j.plans = append(j.plans, before)
@@ -148,16 +146,9 @@ func (j *Job) Result() Result {
 	}
 	for _, sw := range j.switches {
 		for _, st := range sw.stages {
-			if st == nil {
-				continue
+			if st != nil {
+				r.Add(st.Stats())
 			}
-			s := st.Stats()
-			r.Summed += s.SummedBytes
-			r.Again += s.Again
-			r.Gaps += s.Gaps
-			r.Polls += s.Polls
-			r.Duplicates += s.Duplicates
-			r.Stale += s.Stale
 		}
 	}
 	counters := j.net.Counters()
@@ -172,4 +163,4 @@ func (j *Job) Result() Result {
 }
 
 func (j *Job) treeOf(stripe int) int { return stripe % len(j.plans) }
-func (j *Job) plan(stripe int) *plan { return j.plans[j.treeOf(stripe)] }
+func (j *Job) plan(stripe int) *Plan { return j.plans[j.treeOf(stripe)] }

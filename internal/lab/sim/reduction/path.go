@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/torch-mcast/torch-mcast/internal/lab/sim/network"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
@@ -13,6 +12,7 @@ import (
 
 // path is a host's way to its leaves, with a socket for each stripe. It implements fabric.Switch.
 type path struct {
+	network.Idle
 	host    *Host
 	sockets []*socket // by stripe
 	lanes   []*lane
@@ -67,18 +67,6 @@ func (p *path) Receive(stripe int, _ []byte, _ int, to fabric.SlotSink) (int, er
 	to.Slot(&head, b.payload)
 	return 1, nil
 }
-
-// Sleep implements fabric.Switch. Nobody sleeps in virtual time.
-func (*path) Sleep(time.Duration) { panic("reduction: a rank's path is asked to sleep") }
-
-// Wake implements fabric.Switch.
-func (*path) Wake() {}
-
-// Stats implements fabric.Switch. The network counts.
-func (*path) Stats() fabric.Stats { return fabric.Stats{} }
-
-// Close implements fabric.Switch.
-func (*path) Close() error { return nil }
 
 // socket is a host's end of a stripe.
 type socket struct {

@@ -220,28 +220,28 @@ func TestPlan(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var before *plan
+		var before *Plan
 		for k := range tree.Trees() {
-			p, err := newPlan(tree, k, tc.Hosts, before)
+			p, err := along(tree, k, tc.Hosts, before)
 			if err != nil {
 				t.Fatal(err)
 			}
 			before = p
 			for r := range tc.Hosts {
 				child, node := r, p.leaf[r]
-				for ; node >= 0; child, node = node, p.at[node].parent {
-					at := p.at[node]
-					if n := at.owner[r]; n < 0 || at.children[n] != child {
-						t.Fatalf("%+v, tree %d: switch %d reaches rank %d through child %d of %v, want %d", tc, k, node, r, n, at.children, child)
+				for ; node >= 0; child, node = node, p.At[node].Parent {
+					at := p.At[node]
+					if n := at.Owner[r]; n < 0 || at.Children[n] != child {
+						t.Fatalf("%+v, tree %d: switch %d reaches rank %d through child %d of %v, want %d", tc, k, node, r, n, at.Children, child)
 					}
 				}
-				if child != tree.Root(k) || p.at[p.leaf[r]].children[p.number[r]] != r {
+				if child != tree.Root(k) || p.At[p.leaf[r]].Children[p.Number[r]] != r {
 					t.Fatalf("%+v, tree %d: rank %d ends at %d, root %d", tc, k, r, child, tree.Root(k))
 				}
 			}
-			for node, at := range p.at {
-				if at.parent >= 0 && p.at[at.parent].children[at.number] != node {
-					t.Fatalf("%+v, tree %d: switch %d is not number %d of %v", tc, k, node, at.number, p.at[at.parent].children)
+			for node, at := range p.At {
+				if at.Parent >= 0 && p.At[at.Parent].Children[at.Number] != node {
+					t.Fatalf("%+v, tree %d: switch %d is not number %d of %v", tc, k, node, at.Number, p.At[at.Parent].Children)
 				}
 			}
 		}

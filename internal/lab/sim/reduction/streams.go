@@ -2,7 +2,6 @@ package reduction
 
 import (
 	"bytes"
-	"time"
 
 	"github.com/torch-mcast/torch-mcast/internal/lab/sim/network"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
@@ -12,6 +11,7 @@ import (
 // streams are a rank's to and from all others. They implement fabric.Streams, except that they keep the memory of
 // inputs that they are given: it stays as it is.
 type streams struct {
+	network.Idle
 	rank    *directRank
 	came    [][][]byte // by rank: pieces that were not consumed
 	to      int        // the rank that out is for
@@ -100,15 +100,3 @@ func (s *streams) Consume(from, n int) {
 
 // Err implements fabric.Streams.
 func (*streams) Err(int) error { return nil }
-
-// Sleep implements fabric.Streams. Nobody sleeps in virtual time.
-func (*streams) Sleep(time.Duration) { panic("reduction: a rank's streams are asked to sleep") }
-
-// Wake implements fabric.Streams.
-func (*streams) Wake() {}
-
-// Stats implements fabric.Streams. The network counts.
-func (*streams) Stats() fabric.Stats { return fabric.Stats{} }
-
-// Close implements fabric.Streams.
-func (*streams) Close() error { return nil }

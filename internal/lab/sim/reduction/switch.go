@@ -39,12 +39,12 @@ const (
 func newSwitch(j *Job, id int) (*Switch, error) {
 	sw := &Switch{job: j, node: id, stages: make([]*stage, j.terms.Stripes)}
 	for s := range sw.stages {
-		at := j.plan(s).at[id]
+		at := j.plan(s).At[id]
 		if at == nil {
 			continue
 		}
 		c := innetwork.StageConfig{
-			Terms: j.terms, Stripe: s, Members: len(at.children), Owner: at.owner, Parent: at.parent >= 0, Number: at.number,
+			Terms: j.terms, Stripe: s, Members: len(at.Children), Owner: at.Owner, Parent: at.Parent >= 0, Number: at.Number,
 		}
 		c.Memory = make([]byte, innetwork.MemoryFor(&c))
 		n, err := node.New(c)
@@ -65,14 +65,14 @@ type branch struct {
 }
 
 // connect gives the stage its links.
-func (st *stage) connect(at *place) {
-	links := make([]node.Link, len(at.children))
-	for i, child := range at.children {
+func (st *stage) connect(at *Place) {
+	links := make([]node.Link, len(at.Children))
+	for i, child := range at.Children {
 		links[i] = &branch{stage: st, to: child}
 	}
 	var up node.Link
-	if at.parent >= 0 {
-		up = &branch{stage: st, to: at.parent}
+	if at.Parent >= 0 {
+		up = &branch{stage: st, to: at.Parent}
 	}
 	st.Connect(links, up, false)
 }

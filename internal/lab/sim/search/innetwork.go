@@ -22,33 +22,13 @@ var InNetwork = &Kind[incnet.Scenario]{
 	Changes: []Change[incnet.Scenario]{fewerNodes},
 }
 
-// fewerNodes removes a node of the tree and gives its children and ranks to its parent.
+// fewerNodes removes a node of the tree.
 func fewerNodes(s *incnet.Scenario, n int) bool {
 	n++ // the root stays
 	if n >= len(s.Parents) {
 		return false
 	}
-	up := s.Parents[n]
-	move := func(x int) int { // the number of what was node x
-		switch {
-		case x == n:
-			return up
-		case x > n:
-			return x - 1
-		}
-		return x
-	}
-	s.Parents = slices.Delete(s.Parents, n, n+1)
-	for i, x := range s.Parents {
-		s.Parents[i] = move(x)
-	}
-	for i, x := range s.At {
-		s.At[i] = move(x)
-	}
-	for i := range s.NodeCrashes {
-		c := &s.NodeCrashes[i]
-		c.Who = move(c.Who)
-	}
+	s.Remove(n)
 	return true
 }
 
@@ -70,11 +50,7 @@ func fitInNetwork(s *incnet.Scenario) bool {
 			return false
 		}
 	}
-	for n := len(s.Parents) - 1; n > 0; n-- {
-		if !slices.Contains(s.At, n) && !slices.Contains(s.Parents, n) {
-			fewerNodes(s, n-1)
-		}
-	}
+	s.Prune()
 	t.Wide = len(s.Parents) > 1
 	t.Stripes, t.Chunk, t.Slots = max(t.Stripes, 1), max(t.Chunk, 8), max(t.Slots, 1)
 	s.Depth, s.Net.Queue = max(s.Depth, 1), max(s.Net.Queue, 1)
