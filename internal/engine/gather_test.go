@@ -129,7 +129,7 @@ func TestGateHoldsTheLane(t *testing.T) {
 // TestPhasesAreRemembered: of an operation in flight the trace knows the phase after a round with nothing to do, or,
 // while there is always something to do, after a millisecond.
 func TestPhasesAreRemembered(t *testing.T) {
-	l := trace.NewLane("gather")
+	l := trace.NewLane("gather", []int{0, 1, 2, 7})
 	g, f := tracedRank0(l)
 	defer trace.Add(&trace.Group{Lanes: []*trace.Lane{l}, Clock: f.clock})()
 	phases := func() (n int) { // of all operations
@@ -339,7 +339,7 @@ func TestAFailureIsReportedAtOnce(t *testing.T) {
 
 // BenchmarkOperation is what an engine costs an operation of one chunk.
 func BenchmarkOperation(b *testing.B) {
-	for name, l := range map[string]*trace.Lane{"traced": trace.NewLane("gather"), "not traced": nil} {
+	for name, l := range map[string]*trace.Lane{"traced": trace.NewLane("gather", []int{0, 1, 2, 7}), "not traced": nil} {
 		b.Run(name, func(b *testing.B) {
 			g, f := tracedRank0(l)
 			o := allgather(1)

@@ -211,7 +211,7 @@ func (g *Group) start(c *fabrics.Opened) error {
 		Link:   g.link.Fabric(),
 		Class:  g.class(),
 		Shared: func() bool { return sums.InFlight() > 0 },
-		Trace:  g.monitor.Traced("gather"),
+		Trace:  g.monitor.Traced("gather", &a.Column),
 	})
 	sums = engine.NewReduce(engine.ReduceConfig{
 		Rank: a.Column.Own, Size: a.Column.Size(), Clock: g.clock,
@@ -219,7 +219,7 @@ func (g *Group) start(c *fabrics.Opened) error {
 		Link:   g.link.Fabric(),
 		Route:  newRouteDriver(g, c.Streams).run,
 		Broken: g.reduceBrokenAmong(&a.Column),
-		Trace:  g.monitor.Traced("reduce"),
+		Trace:  g.monitor.Traced("reduce", &a.Column),
 	})
 	g.column = hierarchy.NewLevel(&a.Column, gather, sums)
 	levels := hierarchy.Config{

@@ -20,12 +20,12 @@ func (g *Group) newNode(r hostnet.Region) *hierarchy.Level {
 		},
 		Job: a.Job, Fabric: fabric, Clock: g.clock,
 		Broken: g.brokenAmong(&a.Node),
-		Trace:  g.monitor.Traced("gather of the node"),
+		Trace:  g.monitor.Traced("gather of the node", &a.Node),
 	})
 	reduce := engine.NewReduce(engine.ReduceConfig{
 		Rank: a.Node.Own, Size: a.Node.Size(), Clock: g.clock,
 		Broken: g.reduceBrokenAmong(&a.Node),
-		Trace:  g.monitor.Traced("reduce of the node"),
+		Trace:  g.monitor.Traced("reduce of the node", &a.Node),
 	})
 	reduce.Begin(0, nil, r.Streams())
 	return hierarchy.NewLevel(&a.Node, gather, reduce)

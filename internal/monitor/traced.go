@@ -6,15 +6,16 @@ import (
 
 	"github.com/torch-mcast/torch-mcast/internal/live"
 	"github.com/torch-mcast/torch-mcast/internal/mesh"
+	"github.com/torch-mcast/torch-mcast/internal/team"
 	"github.com/torch-mcast/torch-mcast/internal/trace"
 )
 
-// Traced makes the memory of a lane, unless MCAST_TRACE is off.
-func (m *Monitor) Traced(lane string) *trace.Lane {
+// Traced makes the memory of a lane of some ranks, unless MCAST_TRACE is off.
+func (m *Monitor) Traced(lane string, among *team.Members) *trace.Lane {
 	if m.traceTo == "off" {
 		return nil
 	}
-	l := trace.NewLane(lane)
+	l := trace.NewLane(lane, among.Ranks)
 	m.traces = append(m.traces, l)
 	return l
 }

@@ -98,12 +98,8 @@ func (w *writer) lane(g *recorded, l record) {
 	rows := w.rows(title)
 	for i := range l.ops {
 		m := &l.ops[i]
-		from, to := g.zero+int64(m.Posted), g.zero+int64(g.until)
-		if m.outcome != inFlight {
-			to = g.zero + int64(m.Ended)
-		}
-		to = max(from, to)
-		w.operation(g, m, rows.place(from, to), from, to)
+		from, to := g.times(m)
+		w.operation(g, &l, m, rows.place(from, to))
 	}
 	rows.close()
 	if len(l.notes) == 0 {
@@ -123,13 +119,23 @@ func (w *writer) lane(g *recorded, l record) {
 	w.row++
 }
 
+// times returns from when to when an operation was in flight, in nanoseconds since 1970.
+func (g *recorded) times(m *Progress) (from, to int64) {
+	from, to = g.zero+int64(m.Posted), g.zero+int64(g.until)
+	if m.outcome != inFlight {
+		to = g.zero + int64(m.Ended)
+	}
+	return from, max(from, to)
+}
+
 // operation adds an operation and the phases within it.
-func (w *writer) operation(g *recorded, m *Progress, row int, from, to int64) {
+func (w *writer) operation(g *recorded, l *record, m *Progress, row int) {
+	from, to := g.times(m)
 	args := map[string]any{
 		"number": m.number, "bytes": m.Bytes, "outcome": m.outcome.String(), "group": g.Name, "rank": g.Rank, "ranks": g.Size,
 	}
 	if m.Root >= 0 {
-		args["root"] = m.Root
+		args["root"] = l.ranks[m.Root]
 	}
 	if m.outcome != inFlight {
 		for p, d := range m.Account {

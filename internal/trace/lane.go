@@ -22,7 +22,7 @@ const (
 type Operation struct {
 	Name  string // one that lives as long as the process: nothing is allocated for it
 	Bytes int    // of a shard
-	Root  int    // -1: there is none
+	Root  int    // its place in the lane; -1: there is none
 }
 
 // Progress is an operation from when it was posted to its end, by the lane's clock. Only the driver of the operation
@@ -86,6 +86,7 @@ type Wait struct {
 // that is held for a few instructions, a few times an operation, never for a chunk.
 type Lane struct {
 	name  string
+	ranks []int // by place in the lane
 	mu    sync.Mutex
 	last  uint64 // operation that was kept
 	ops   [kept]Progress
@@ -93,8 +94,9 @@ type Lane struct {
 	notes [keptNotes]note
 }
 
-// NewLane returns an empty memory of a lane that has a name.
-func NewLane(name string) *Lane { return &Lane{name: name} }
+// NewLane returns an empty memory of a lane that has a name. ranks are those of the group that the lane joins: the lane
+// knows them by their place there.
+func NewLane(name string, ranks []int) *Lane { return &Lane{name: name, ranks: ranks} }
 
 // Keep remembers an operation, or its state now if it was kept before, unless the operation is older than those
 // that the lane remembers. Only the caller uses the Progress meanwhile.
@@ -149,6 +151,7 @@ func (l *Lane) add(n note) {
 // record is a copy of what a lane remembers, oldest first.
 type record struct {
 	name  string
+	ranks []int
 	ops   []Progress
 	notes []note
 }
@@ -157,7 +160,7 @@ type record struct {
 func (l *Lane) copy() record {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	r := record{name: l.name}
+	r := record{name: l.name, ranks: l.ranks}
 	for n := l.last - min(l.last, kept) + 1; n <= l.last; n++ {
 		r.ops = append(r.ops, l.ops[n%kept])
 	}

@@ -80,7 +80,7 @@ func us(n int) time.Duration { return time.Duration(n) * time.Microsecond }
 // TestPhases: an operation is a span, its phases are spans within it, one behind the other, and one that is in flight
 // goes on to the moment of the trace. Operations that are in flight together have rows of their own.
 func TestPhases(t *testing.T) {
-	l := trace.NewLane("gather")
+	l := trace.NewLane("gather", []int{0, 1, 2, 7})
 	n := post(l, trace.Operation{Name: "allgather", Bytes: 4096, Root: -1}, us(10))
 	require.True(t, n.Enter(overlap.Peers, us(20)))
 	require.True(t, n.Enter(overlap.Transfer, us(50)))
@@ -117,6 +117,9 @@ func TestPhases(t *testing.T) {
 			require.EqualValues(t, 4096, e.Args["bytes"])
 			require.EqualValues(t, 30, e.Args["peers_us"])
 		}
+		if e.Name == "broadcast" && e.Args["outcome"] != nil {
+			require.EqualValues(t, 7, e.Args["root"], "the rank, not its place in the lane")
+		}
 		if e.Name == "repair" {
 			require.EqualValues(t, 5, e.Args["chunks"])
 		}
@@ -128,7 +131,7 @@ func TestPhases(t *testing.T) {
 
 // TestClock: moments are microseconds since the base, which is a multiple of Kineto's step, on the machine's clock.
 func TestClock(t *testing.T) {
-	l := trace.NewLane("gather")
+	l := trace.NewLane("gather", []int{0, 1, 2, 7})
 	before := time.Now()
 	end(l, post(l, trace.Operation{Name: "barrier", Root: -1}, us(0)), true, overlap.Account{}, us(0))
 	f := written(t, l, us(0)) // so that 0 is now
@@ -141,7 +144,7 @@ func TestClock(t *testing.T) {
 
 // TestWrap: the memory keeps the newest operations, and what becomes of an older one changes none of them.
 func TestWrap(t *testing.T) {
-	l := trace.NewLane("gather")
+	l := trace.NewLane("gather", []int{0, 1, 2, 7})
 	const posted = 3000
 	first := post(l, trace.Operation{Name: "barrier", Root: -1}, us(0))
 	for i := range posted - 1 {
@@ -162,7 +165,7 @@ func TestWrap(t *testing.T) {
 
 // TestMemory: to remember allocates nothing.
 func TestMemory(t *testing.T) {
-	l := trace.NewLane("gather")
+	l := trace.NewLane("gather", []int{0, 1, 2, 7})
 	require.Zero(t, testing.AllocsPerRun(1000, func() {
 		s := trace.Progress{Operation: trace.Operation{Name: "allgather", Bytes: 1, Root: -1}}
 		l.Keep(&s)
@@ -174,7 +177,7 @@ func TestMemory(t *testing.T) {
 
 // TestBusy: a trace knows whether anything was in flight.
 func TestBusy(t *testing.T) {
-	l := trace.NewLane("gather")
+	l := trace.NewLane("gather", []int{0, 1, 2, 7})
 	defer trace.Add(&trace.Group{Lanes: []*trace.Lane{l}, Clock: func() time.Duration { return 0 }})()
 	require.False(t, trace.Take().Busy())
 	n := post(l, trace.Operation{Name: "barrier", Root: -1}, 0)
@@ -263,7 +266,7 @@ func TestSource(t *testing.T) {
 			{Row: "messages", Name: "fourth", From: at(40), To: at(50)},
 		}
 	})()
-	l := trace.NewLane("gather")
+	l := trace.NewLane("gather", []int{0, 1, 2, 7})
 	end(l, post(l, trace.Operation{Name: "barrier", Root: -1}, us(0)), true, overlap.Account{}, us(0))
 	f := written(t, l, us(0))
 	require.Equal(t, []string{
