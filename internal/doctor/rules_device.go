@@ -3,6 +3,7 @@ package doctor
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -126,6 +127,24 @@ func farFromCard(f *Facts, l *Link) []Finding {
 		fmt.Sprintf("the card is near CPUs %s, and this process may run on none of them", l.Near),
 		"each packet crosses the link between sockets twice, which GPUs use as well",
 		"numactl --physcpubind="+l.Near+" COMMAND; or name the card near the GPUs by MCAST_IFACE")
+}
+
+// cpuList reads a list of CPUs such as 0-15,32, and skips parts that it does not understand.
+func cpuList(text string) map[int]bool {
+	all := make(map[int]bool)
+	const most = 1 << 13
+	for part := range strings.SplitSeq(text, ",") {
+		first, last, isRange := strings.Cut(strings.TrimSpace(part), "-")
+		if !isRange {
+			last = first
+		}
+		from, err := strconv.Atoi(first)
+		to, err2 := strconv.Atoi(last)
+		for cpu := from; err == nil && err2 == nil && cpu <= to && cpu < most; cpu++ {
+			all[cpu] = true
+		}
+	}
+	return all
 }
 
 // deviceRules are about GPUs, RDMA and NCCL.

@@ -1,12 +1,14 @@
 package doctor
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/torch-mcast/torch-mcast/internal/hoststat"
 	"github.com/torch-mcast/torch-mcast/internal/transport/batch"
 )
 
@@ -84,7 +86,7 @@ func (k *Kernel) blocked(name string) bool {
 
 // refusesUnix reports whether something refuses sockets between processes of this host: every kernel has them.
 func (k *Kernel) refusesUnix() bool {
-	return slices.ContainsFunc(k.Blocked, func(b Blocked) bool { return b.Name == unixSockets })
+	return slices.ContainsFunc(k.Blocked, func(b Blocked) bool { return b.Name == UnixSockets })
 }
 
 // callsBlocked finds calls that a sandbox refuses.
@@ -94,7 +96,7 @@ func callsBlocked(f *Facts) []Finding {
 	for _, b := range f.Kernel.Blocked {
 		names = append(names, b.Name+" ("+b.Error+")")
 		switch b.Name {
-		case "memfd_create", unixSockets:
+		case "memfd_create", UnixSockets:
 			severity = max(severity, Warning)
 			slow = "ranks of one host share no memory, and talk over loopback"
 		case "sendmmsg", "recvmmsg":
@@ -197,7 +199,7 @@ var hostRules = []rule{
 	{"memory", littleMemory},
 	{"dev-shm", func(f *Facts) []Finding {
 		return one(f.Memory.SharedTotal <= 64*mebibyte, Warning, "/dev/shm",
-			"it holds "+byteCount(max(0, f.Memory.SharedTotal)),
+			"it holds "+ByteCount(max(0, f.Memory.SharedTotal)),
 			"this library does without, torch's DataLoader and NCCL between GPUs of a host do not",
 			"docker run --shm-size=8g; in Kubernetes an emptyDir of medium Memory at /dev/shm")
 	}},
@@ -206,14 +208,14 @@ var hostRules = []rule{
 			len(f.Devices.RDMA) > 0 && f.Limits.Locked >= 0 && f.Limits.Locked < 1<<30,
 			Warning,
 			"ulimit -l",
-			"this process may lock "+byteCount(f.Limits.Locked),
+			"this process may lock "+ByteCount(f.Limits.Locked),
 			"NCCL's transport over RDMA locks its buffers, and fails without",
 			"ulimit -l unlimited; docker run --ulimit memlock=-1; LimitMEMLOCK=infinity of systemd",
 		)
 	}},
 	{"few-threads", func(f *Facts) []Finding {
 		return one(
-			f.Limits.Few(),
+			f.Limits.few(),
 			Fault,
 			f.Limits.ThreadsBy,
 			fmt.Sprintf("%d processes and threads are allowed, and %d are there", f.Limits.Threads, f.Limits.Running),
@@ -233,12 +235,14 @@ var hostRules = []rule{
 	}},
 }
 
+// few reports whether threads may run out.
+func (l *Limits) few() bool {
+	return hoststat.Threads{Most: l.Threads, Running: l.Running, By: l.ThreadsBy}.Few()
+}
+
 // usable returns on how many CPUs this process can run at once; 0: not known.
 func (c *CPU) usable() int {
-	most := c.Allowed
-	if most == 0 {
-		most = c.Count
-	}
+	most := cmp.Or(c.Allowed, c.Count)
 	if c.Quota > 0 {
 		most = min(most, int(math.Ceil(c.Quota)))
 	}
@@ -248,10 +252,7 @@ func (c *CPU) usable() int {
 // cpuQuota finds a bound on the CPU time of this process's control group.
 func cpuQuota(f *Facts) []Finding {
 	c := f.CPU
-	cpus := c.Allowed
-	if cpus == 0 {
-		cpus = c.Count
-	}
+	cpus := cmp.Or(c.Allowed, c.Count)
 	if c.Quota <= 0 || c.Quota >= float64(cpus) {
 		return nil
 	}
@@ -280,20 +281,16 @@ func cpuQuota(f *Facts) []Finding {
 
 // littleMemory finds too little for the windows of a few groups.
 func littleMemory(f *Facts) []Finding {
-	left, by := f.Memory.Available, "the host"
-	if f.Memory.Limit > 0 && (left == 0 || f.Memory.LimitLeft < left) {
-		left, by = f.Memory.LimitLeft, "control group "+f.Memory.LimitBy
-	}
-	known := left > 0 || f.Memory.Limit > 0
+	left, by := f.Memory.Left()
 	severity := Warning
 	if left < 64*mebibyte {
 		severity = Fault
 	}
 	return one(
-		known && left < 256*mebibyte,
+		by != "" && left < 256*mebibyte,
 		severity,
 		"memory",
-		fmt.Sprintf("%s leaves %s", by, byteCount(left)),
+		fmt.Sprintf("%s leaves %s", by, ByteCount(left)),
 		"windows, shared memory of ranks of one host and socket buffers are counted there; beyond it the"+
 			" kernel ends a process",
 		"raise the limit (docker run --memory, limits.memory of Kubernetes), or end the processes that fill it",

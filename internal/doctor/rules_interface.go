@@ -12,7 +12,7 @@ import (
 // interfaceRules are about whether the interface is the right one, and whether it works.
 var interfaceRules = []rule{
 	{"interface-missing", func(f *Facts) []Finding {
-		return one(f.Chosen.Error != "" && f.chosen() == nil && !f.lacksFamily(), Fault, "MCAST_IFACE", f.Chosen.Error,
+		return one(f.Chosen.Error != "" && f.ChosenLink() == nil && !f.lacksFamily(), Fault, "MCAST_IFACE", f.Chosen.Error,
 			"without an interface there is no network", "export MCAST_IFACE="+orWord(f.usable(), "NAME"))
 	}},
 	{"no-family", func(f *Facts) []Finding {
@@ -60,43 +60,15 @@ var interfaceRules = []rule{
 
 // lacksFamily reports whether the settings ask for a version of IP for which the host has no address.
 func (f *Facts) lacksFamily() bool {
-	l := f.chosen()
+	l := f.ChosenLink()
 	if l == nil {
 		return strings.HasPrefix(f.Chosen.Error, "no interface has an IPv")
 	}
 	return strings.Contains(f.Chosen.Error, " has no IPv6 address")
 }
 
-// usable returns the names of the interfaces that ranks could use, but for loopback.
-func (f *Facts) usable() (names []string) {
-	for _, l := range f.Links {
-		if l.Up && l.Carrier && !l.Loopback && len(l.IPv4) > 0 {
-			names = append(names, l.Name)
-		}
-	}
-	return names
-}
-
 func (f *Facts) hasIPv6() bool {
 	return slices.ContainsFunc(f.Links, func(l Link) bool { return l.Up && l.global6() != "" })
-}
-
-// global6 returns an address of IPv6 that others can reach, if there is one.
-func (l *Link) global6() string {
-	for _, text := range l.IPv6 {
-		p, err := netip.ParsePrefix(text)
-		if err == nil && !p.Addr().IsLoopback() && !p.Addr().IsLinkLocalUnicast() {
-			return text
-		}
-	}
-	return ""
-}
-
-func orWord(names []string, otherwise string) string {
-	if len(names) == 0 {
-		return otherwise
-	}
-	return names[0]
 }
 
 // onlyIPv6 notes the consequences where an interface has addresses of IPv6 alone.
@@ -110,7 +82,7 @@ func onlyIPv6(f *Facts, l *Link) []Finding {
 
 // noAddress finds an interface, or a host, that has no address which the library takes.
 func noAddress(f *Facts) []Finding {
-	l := f.chosen()
+	l := f.ChosenLink()
 	if l == nil || l.Loopback {
 		i := slices.IndexFunc(f.Links, func(l Link) bool { return l.Up && l.global6() != "" })
 		if i < 0 || len(f.usable()) > 0 {

@@ -94,6 +94,13 @@ func cloud(f *Facts) []Finding {
 	return nil
 }
 
+// queriedEach is how long a querier may be silent (RFC 2236, 8.2).
+const queriedEach = 125 * time.Second
+
+// startQuerier is what mends that nobody asks.
+const startQuerier = "turn the IGMP snooping querier on in one switch of the VLAN, or snooping off; on a Linux bridge:" +
+	" sudo ip link set br0 type bridge mcast_querier 1"
+
 // noQuerier finds that nobody asks who listens. Only who has listened as long as a querier may be
 // silent knows for certain.
 func noQuerier(f *Facts) []Finding {
@@ -123,18 +130,17 @@ func noQuerier(f *Facts) []Finding {
 		f.Chosen.Name,
 		fmt.Sprintf("no IGMP querier was heard within %v", q.Listened.Round(time.Second)),
 		why,
-		"turn the IGMP snooping querier on in one switch of the VLAN, or snooping off; on a Linux"+
-			" bridge: sudo ip link set br0 type bridge mcast_querier 1",
+		startQuerier,
 	)
 }
 
 // multicastRoute says where others' multicast would go.
 func multicastRoute(f *Facts) []Finding {
-	if f.onLoopback() || f.MulticastRoute == f.Chosen.Name || f.MulticastRoute == "" || f.family() == batch.IPv6 {
+	if f.onLoopback() || f.MulticastRoute == f.Chosen.Name || f.MulticastRoute == "" || f.Family() == batch.IPv6 {
 		return nil
 	}
 	goes := "goes by " + f.MulticastRoute
-	if f.link(f.MulticastRoute) == nil {
+	if f.Link(f.MulticastRoute) == nil {
 		goes = "has no route (" + f.MulticastRoute + ")"
 	}
 	return one(

@@ -2,7 +2,6 @@ package doctor
 
 import (
 	"fmt"
-	"net/netip"
 	"strings"
 )
 
@@ -27,7 +26,7 @@ var pathRules = []rule{
 func mtuBelow(f *Facts, l *Link) (found []Finding) {
 	seen, queue := map[string]bool{l.Name: true}, l.Below
 	for len(queue) > 0 {
-		below := f.link(queue[0])
+		below := f.Link(queue[0])
 		queue = queue[1:]
 		if below == nil || seen[below.Name] {
 			continue
@@ -126,14 +125,4 @@ func firewallDrops(f *Facts) (found []Finding) {
 		found = append(found, finding)
 	}
 	return found
-}
-
-// network returns the chosen interface's.
-func (f *Facts) network() string {
-	if l := f.chosen(); l != nil && len(l.IPv4) > 0 {
-		if p, err := netip.ParsePrefix(l.IPv4[0]); err == nil {
-			return p.Masked().String()
-		}
-	}
-	return "10.0.0.0/8"
 }

@@ -2,7 +2,6 @@ package doctor
 
 import (
 	"fmt"
-	"net/netip"
 	"slices"
 	"strings"
 
@@ -39,11 +38,6 @@ var settingRules = []rule{
 	{"nccl-interface", ncclInterface},
 }
 
-func (f *Facts) onLoopback() bool {
-	l := f.chosen()
-	return l == nil || l.Loopback
-}
-
 func unknownSettings(f *Facts) (found []Finding) {
 	for _, warning := range f.Settings.Unknown {
 		name, _, _ := strings.Cut(warning, " ")
@@ -60,13 +54,13 @@ func chunkTooLarge(f *Facts, l *Link) []Finding {
 		return nil
 	}
 	return one(
-		udp.PacketFor(f.family(), chunk) > l.MTU,
+		udp.PacketFor(f.Family(), chunk) > l.MTU,
 		Fault,
 		"MCAST_CHUNK",
 		fmt.Sprintf(
 			"MCAST_CHUNK=%d makes packets of %d bytes, %s carries %d",
 			chunk,
-			udp.PacketFor(f.family(), chunk),
+			udp.PacketFor(f.Family(), chunk),
 			l.Name,
 			l.MTU,
 		),
@@ -86,7 +80,7 @@ func receiveBufferCut(f *Facts) []Finding {
 		"MCAST_RCVBUF",
 		fmt.Sprintf(
 			"MCAST_RCVBUF=%s is more than net.core.rmem_max=%d allows",
-			byteCount(asked),
+			ByteCount(asked),
 			f.Net.RmemMax,
 		),
 		"the kernel cuts it without a word, and the window with it",
@@ -109,16 +103,6 @@ func glooInterface(f *Facts) []Finding {
 		"the operations that gloo does go by another network, perhaps a slow one, or none",
 		"unset GLOO_SOCKET_IFNAME, or export GLOO_SOCKET_IFNAME="+f.Chosen.Name,
 	)
-}
-
-// prefixes returns the addresses of an interface, of both kinds, with their networks.
-func (l *Link) prefixes() (found []netip.Prefix) {
-	for _, text := range slices.Concat(l.IPv4, l.IPv6) {
-		if p, err := netip.ParsePrefix(text); err == nil {
-			found = append(found, p)
-		}
-	}
-	return found
 }
 
 // ncclInterface compares with what NCCL's own sockets take.

@@ -12,7 +12,7 @@ PURE = tuple((Path(__file__).parent / "pure.txt").read_text().split())
 SHORT_RACE = ("./internal/lab/sim/search", "./internal/lab/testbed/faults")
 # Those with files named links_test.go.
 LINKS = (
-    "./internal/doctor",
+    "./internal/doctor/examine",
     "./internal/lab/testbed/diagnosis",
     "./internal/lab/testbed/faults",
     "./internal/lab/testbed/troubles",

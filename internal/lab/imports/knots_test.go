@@ -30,7 +30,6 @@ var knots = map[string]int{
 	"internal/protocol/multicast":     32,
 	"internal/lab/testbed/experiment": 25,
 	"internal/lab/world":              24,
-	"internal/doctor":                 23,
 }
 
 // listed is what go list says of a package.
