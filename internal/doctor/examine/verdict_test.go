@@ -185,3 +185,32 @@ func TestRulesAsPeopleWriteThem(t *testing.T) {
 		})
 	}
 }
+
+// TestRulesThatSpareThisHost: self-tests do not meet the rules that others meet. Most firewalls accept what comes by lo,
+// and the socket that listens for queries is in front of all rules.
+func TestRulesThatSpareThisHost(t *testing.T) {
+	nft, err := exec.LookPath("nft")
+	if err != nil {
+		t.Skip("nft is not installed")
+	}
+	p := systest.Cable(t, 1500)[0]
+	command := exec.Command(nft, `table inet filter { chain input { type filter hook input priority 0; policy drop;
+		ct state established,related accept; iifname lo accept; ip saddr 10.9.0.1 accept; }; }`)
+	var out []byte
+	var f doctor.Facts
+	p.Do(func() {
+		out, err = command.CombinedOutput()
+		f = Host(t.Context(), Options{})
+	})
+	require.NoError(t, err, "%s", out)
+	for _, test := range f.Tests {
+		assert.Empty(t, test.Error, test.Name)
+	}
+	dropped := make(map[string]bool)
+	for _, path := range f.Firewall.Paths {
+		dropped[path.What] = path.Verdict == doctor.Dropped && path.By == "inet filter input"
+	}
+	for _, what := range []string{"UDP to 239.192.0.16 port 20000 that arrives", "TCP from other ranks", "IGMP queries"} {
+		assert.True(t, dropped[what], what)
+	}
+}
