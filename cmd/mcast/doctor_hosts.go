@@ -29,7 +29,9 @@ type remote struct {
 
 // askAll gathers the facts of each host, and returns the hosts that answered. Hosts that do not answer are in
 // the findings. Hosts that give themselves the same name get the names that they were asked by.
-func (r *remote) askAll(ctx context.Context, hosts []string) (answered []string, facts []doctor.Facts, silent []doctor.Finding) {
+func (r *remote) askAll(
+	ctx context.Context, hosts []string,
+) (answered []string, facts []doctor.Facts, silent []doctor.Finding) {
 	const atOnce = 32
 	found, failed := make([]*doctor.Facts, len(hosts)), make([]error, len(hosts))
 	var g errgroup.Group
@@ -93,7 +95,9 @@ func (r *remote) run(ctx context.Context, host string, args ...string) ([]byte, 
 
 // measure has hosts that have answered measure the paths between them: facts are those of hosts,
 // and meet is where they meet, an address of one of them.
-func (r *remote) measure(ctx context.Context, hosts []string, facts []doctor.Facts, meet, token string) (m doctor.Matrix, silent []doctor.Finding, err error) {
+func (r *remote) measure(
+	ctx context.Context, hosts []string, facts []doctor.Facts, meet, token string,
+) (m doctor.Matrix, silent []doctor.Finding, err error) {
 	outputs, failed := make([][]byte, len(hosts)), make([]error, len(hosts))
 	var names []string
 	for i := range facts {

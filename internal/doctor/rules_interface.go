@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/torch-mcast/torch-mcast/internal/transport/batch"
 )
 
 // interfaceRules are about whether the interface is the right one, and whether it works.
@@ -17,7 +19,8 @@ var interfaceRules = []rule{
 	}},
 	{"no-family", func(f *Facts) []Finding {
 		return one(f.lacksFamily(), Fault, cmp.Or(f.Chosen.Name, f.Host), f.Chosen.Error, "a rank cannot open its sockets",
-			"unset MCAST_FAMILY, MCAST_GROUP and NCCL_SOCKET_FAMILY; or give the interface an address of that version (ip addr add)")
+			"unset MCAST_FAMILY, MCAST_GROUP and NCCL_SOCKET_FAMILY;"+
+				" or give the interface an address of that version (ip addr add)")
 	}},
 	onLink("interface-down", func(_ *Facts, l *Link) []Finding {
 		return one(!l.Up, Fault, l.Name, "the interface is down", "nothing is sent or received",
@@ -30,7 +33,8 @@ var interfaceRules = []rule{
 	onLink("multicast-off", func(_ *Facts, l *Link) []Finding {
 		return one(!l.Multicast && !l.Loopback, Warning, l.Name,
 			"the interface does not do multicast: its flag is off",
-			"ranks take a network that all hosts are in and that does, if there is one; else they relay over TCP, as fast as a ring",
+			"ranks take a network that all hosts are in and that does, if there is one;"+
+				" else they relay over TCP, as fast as a ring",
 			"sudo ip link set "+l.Name+" multicast on")
 	}),
 	{"no-address", noAddress},
@@ -73,8 +77,7 @@ func (f *Facts) hasIPv6() bool {
 
 // onlyIPv6 notes the consequences where an interface has addresses of IPv6 alone.
 func onlyIPv6(f *Facts, l *Link) []Finding {
-	at, err := netip.ParseAddr(f.Chosen.Address)
-	return one(err == nil && at.Is6() && len(l.IPv4) == 0 && !l.Loopback, Note, l.Name,
+	return one(f.Family() == batch.IPv6 && len(l.IPv4) == 0 && !l.Loopback, Note, l.Name,
 		"it has IPv6 alone",
 		"ranks meet and multicast over IPv6, and switches learn by MLD who listens: they may snoop that and not IGMP",
 		"if other hosts have no IPv6, an address: sudo ip addr add 10.0.0.1/24 dev "+l.Name)
@@ -176,9 +179,11 @@ func sameNetwork(f *Facts, chosen *Link) (found []Finding) {
 
 // crowded says what two interfaces in one network do.
 func crowded(f *Facts, chosen *Link) string {
-	why := "packets leave by one of them unless MCAST_IFACE names the other, and either answers for both: links are loaded unevenly"
+	why := "packets leave by one of them unless MCAST_IFACE names the other," +
+		" and either answers for both: links are loaded unevenly"
 	if f.Net.RPFilter == 1 {
-		why += fmt.Sprintf("; and reverse paths are checked: packets that come by %s are dropped if routes lead by the other one", chosen.Name)
+		why += fmt.Sprintf("; and reverse paths are checked: packets that come by %s are dropped"+
+			" if routes lead by the other one", chosen.Name)
 	}
 	return why
 }

@@ -98,8 +98,8 @@ func cloud(f *Facts) []Finding {
 const queriedEach = 125 * time.Second
 
 // startQuerier is what mends that nobody asks.
-const startQuerier = "turn the IGMP snooping querier on in one switch of the VLAN, or snooping off; on a Linux bridge:" +
-	" sudo ip link set br0 type bridge mcast_querier 1"
+const startQuerier = "turn the IGMP snooping querier on in one switch of the VLAN, or snooping off;" +
+	" on a Linux bridge: sudo ip link set br0 type bridge mcast_querier 1"
 
 // noQuerier finds that nobody asks who listens. Only who has listened as long as a querier may be
 // silent knows for certain.

@@ -175,8 +175,8 @@ func multicastLimited(j *job) []Finding {
 		Finding: Finding{
 			Severity: Fault,
 			Why:      "dropped chunks come by repair, until ranks give multicast up and relay over TCP, no faster than a ring",
-			Remedy: "look for a limit on multicast at the switch port of IFACE (storm control, a policer) and raise it above the link's" +
-				" rate, or export MCAST_MULTICAST=off on all hosts",
+			Remedy: "look for a limit on multicast at the switch port of IFACE (storm control, a policer)" +
+				" and raise it above the link's rate, or export MCAST_MULTICAST=off on all hosts",
 		},
 		everywhere: "multicast is dropped between all hosts",
 		to:         "multicast to %s is dropped",

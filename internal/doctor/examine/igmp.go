@@ -25,7 +25,7 @@ func (e *examination) igmp(ctx context.Context) {
 		e.sysctl("net/ipv4/conf/"+name+"/force_igmp_version", 0))
 	i.Version = igmpVersion(text(e.root, "proc/thread-self/net/igmp"), name)
 	l := e.ChosenLink()
-	if at, err := netip.ParseAddr(e.Chosen.Address); l == nil || l.Loopback || e.Listen <= 0 || e.Chosen.Error != "" || err == nil && at.Is6() {
+	if l == nil || l.Loopback || e.Listen <= 0 || e.Chosen.Error != "" || e.Family() == batch.IPv6 {
 		return // with an address of IPv6 it speaks MLD instead
 	}
 	const remedy = "sudo mcast doctor, or give it CAP_NET_RAW"

@@ -15,7 +15,8 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/doctor"
 )
 
-// patient is one that was seen before. `go test -tags links ./internal/doctor/examine -args -record`, as root, sees all anew.
+// patient is one that was seen before. `go test -tags links ./internal/doctor/examine -args -record`, as root,
+// sees all anew.
 type patient struct {
 	nowhere
 	env    []string

@@ -186,8 +186,8 @@ func TestRulesAsPeopleWriteThem(t *testing.T) {
 	}
 }
 
-// TestRulesThatSpareThisHost: self-tests do not meet the rules that others meet. Most firewalls accept what comes by lo,
-// and the socket that listens for queries is in front of all rules.
+// TestRulesThatSpareThisHost: self-tests do not meet the rules that others meet. Most firewalls accept what comes by
+// lo, and the socket that listens for queries is in front of all rules.
 func TestRulesThatSpareThisHost(t *testing.T) {
 	nft, err := exec.LookPath("nft")
 	if err != nil {
