@@ -43,10 +43,7 @@ func (j *job) differing(value func(host int) string) (groups []alike) {
 	if len(groups) < 2 {
 		return nil
 	}
-	slices.SortStableFunc(
-		groups,
-		func(a, b alike) int { return cmp.Compare(len(b.hosts), len(a.hosts)) },
-	)
+	slices.SortStableFunc(groups, func(a, b alike) int { return cmp.Compare(len(b.hosts), len(a.hosts)) })
 	return groups
 }
 

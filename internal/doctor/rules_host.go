@@ -19,18 +19,11 @@ var kernelRules = []rule{
 	{"seccomp", callsBlocked},
 	{"kernel-lacks", kernelLacks},
 	{"kernel-timers", func(f *Facts) []Finding {
-		return one(
-			f.Kernel.Release != "" && !f.Kernel.TCPTimers,
-			Note,
-			"kernel "+f.Kernel.Release,
+		return one(f.Kernel.Release != "" && !f.Kernel.TCPTimers, Note, "kernel "+f.Kernel.Release,
 			"TCP waits 200 ms before it repeats (Linux before 6.15)",
 			"credits and repairs are few, so a loss of one is often found by that timer alone",
-			fmt.Sprintf(
-				"sudo ip route change %s dev %s rto_min 5ms (the rest as ip route show has it)",
-				f.network(),
-				f.Chosen.Name,
-			),
-		)
+			fmt.Sprintf("sudo ip route change %s dev %s rto_min 5ms (the rest as ip route show has it)", f.network(),
+				f.Chosen.Name))
 	}},
 	{"receive-buffer", func(f *Facts) []Finding {
 		n := f.Net
@@ -41,14 +34,9 @@ var kernelRules = []rule{
 			persist("net.core.rmem_max=16777216"))
 	}},
 	{"send-buffer", func(f *Facts) []Finding {
-		return one(
-			f.Net.WmemMax > 0 && f.Net.WmemMax < batch.FirstBacklog/2,
-			Warning,
-			"net.core.wmem_max",
-			fmt.Sprintf("it is %d", f.Net.WmemMax),
-			"the link runs dry between two turns of a sender",
-			persist("net.core.wmem_max=4194304"),
-		)
+		return one(f.Net.WmemMax > 0 && f.Net.WmemMax < batch.FirstBacklog/2, Warning, "net.core.wmem_max",
+			fmt.Sprintf("it is %d", f.Net.WmemMax), "the link runs dry between two turns of a sender",
+			persist("net.core.wmem_max=4194304"))
 	}},
 	{"receive-backlog", func(f *Facts) []Finding {
 		return one(f.Net.Backlog > 0 && f.Net.Backlog < 1000, Warning, "net.core.netdev_max_backlog",
@@ -63,14 +51,9 @@ var kernelRules = []rule{
 			persist("net.core.optmem_max=131072"))
 	}},
 	{"few-ports", func(f *Facts) []Finding {
-		return one(
-			f.Net.Ports > 0 && f.Net.Ports < 4096,
-			Warning,
-			"net.ipv4.ip_local_port_range",
-			fmt.Sprintf("it has %d ports", f.Net.Ports),
-			"each rank connects to all others for reductions",
-			persist("net.ipv4.ip_local_port_range='32768 60999'"),
-		)
+		return one(f.Net.Ports > 0 && f.Net.Ports < 4096, Warning, "net.ipv4.ip_local_port_range",
+			fmt.Sprintf("it has %d ports", f.Net.Ports), "each rank connects to all others for reductions",
+			persist("net.ipv4.ip_local_port_range='32768 60999'"))
 	}},
 }
 
@@ -143,30 +126,20 @@ func kernelLacks(f *Facts) []Finding {
 	if severity == Fault {
 		why = "ranks cannot open their sockets or shared memory without"
 	}
-	return one(
-		len(lacks) > 0,
-		severity,
-		"kernel "+k.Release,
-		"it lacks "+strings.Join(lacks, ", "),
-		why,
-		"a newer kernel; in a sandbox (gVisor, seccomp) let these calls pass",
-	)
+	return one(len(lacks) > 0, severity, "kernel "+k.Release, "it lacks "+strings.Join(lacks, ", "), why,
+		"a newer kernel; in a sandbox (gVisor, seccomp) let these calls pass")
 }
 
 // hostRules are about cores, memory and limits.
 var hostRules = []rule{
 	{"cpu-quota", cpuQuota},
 	{"one-cpu", func(f *Facts) []Finding {
-		return one(
-			f.CPU.Allowed == 1 && f.CPU.Count > 1,
-			Warning,
-			"CPU affinity",
+		return one(f.CPU.Allowed == 1 && f.CPU.Count > 1, Warning, "CPU affinity",
 			fmt.Sprintf("this process may run on 1 of %d CPUs", f.CPU.Count),
 			"receiving, sending and compute take turns",
 			"start it without taskset or --cpuset-cpus; of a process: taskset -pc 0-"+strconv.Itoa(
 				f.CPU.Count-1,
-			)+" PID",
-		)
+			)+" PID")
 	}},
 	{"gomaxprocs", func(f *Facts) []Finding {
 		n, err := strconv.Atoi(f.Settings.Set["GOMAXPROCS"])
@@ -176,25 +149,14 @@ var hostRules = []rule{
 			"threads beyond that only take turns, and use a quota up early", "unset GOMAXPROCS")
 	}},
 	{"simd", func(f *Facts) []Finding {
-		return one(
-			f.CPU.Arch == "amd64" && !f.CPU.AVX2,
-			Note,
-			"CPU",
-			"it has no AVX2",
-			"sums of reductions are several times slower",
-			"in a virtual machine pass the host's CPU through",
-		)
+		return one(f.CPU.Arch == "amd64" && !f.CPU.AVX2, Note, "CPU", "it has no AVX2",
+			"sums of reductions are several times slower", "in a virtual machine pass the host's CPU through")
 	}},
 	{"simd-off", func(f *Facts) []Finding {
 		level := f.Settings.Set["MCAST_SIMD"]
-		return one(
-			f.CPU.AVX2 && level == "generic",
-			Warning,
-			"MCAST_SIMD",
-			"MCAST_SIMD=generic, and the CPU has AVX2",
-			"sums of reductions are several times slower",
-			"unset MCAST_SIMD",
-		)
+		return one(f.CPU.AVX2 && level == "generic", Warning, "MCAST_SIMD",
+			"MCAST_SIMD=generic, and the CPU has AVX2", "sums of reductions are several times slower",
+			"unset MCAST_SIMD")
 	}},
 	{"memory", littleMemory},
 	{"dev-shm", func(f *Facts) []Finding {
@@ -204,34 +166,22 @@ var hostRules = []rule{
 			"docker run --shm-size=8g; in Kubernetes an emptyDir of medium Memory at /dev/shm")
 	}},
 	{"locked-memory", func(f *Facts) []Finding {
-		return one(
-			len(f.Devices.RDMA) > 0 && f.Limits.Locked >= 0 && f.Limits.Locked < 1<<30,
-			Warning,
-			"ulimit -l",
+		return one(len(f.Devices.RDMA) > 0 && f.Limits.Locked >= 0 && f.Limits.Locked < 1<<30, Warning, "ulimit -l",
 			"this process may lock "+ByteCount(f.Limits.Locked),
 			"NCCL's transport over RDMA locks its buffers, and fails without",
-			"ulimit -l unlimited; docker run --ulimit memlock=-1; LimitMEMLOCK=infinity of systemd",
-		)
+			"ulimit -l unlimited; docker run --ulimit memlock=-1; LimitMEMLOCK=infinity of systemd")
 	}},
 	{"few-threads", func(f *Facts) []Finding {
-		return one(
-			f.Limits.few(),
-			Fault,
-			f.Limits.ThreadsBy,
+		return one(f.Limits.few(), Fault, f.Limits.ThreadsBy,
 			fmt.Sprintf("%d processes and threads are allowed, and %d are there", f.Limits.Threads, f.Limits.Running),
 			"where no thread can be had, Go ends the whole program: pthread_create failed, SIGABRT",
-			"more of them: docker run --pids-limit=-1; podPidsLimit of the kubelet; TasksMax=infinity of systemd; ulimit -u",
-		)
+			"more of them: docker run --pids-limit=-1; podPidsLimit of the kubelet; TasksMax=infinity of systemd; ulimit -u")
 	}},
 	{"open-files", func(f *Facts) []Finding {
-		return one(
-			f.Limits.Files > 0 && f.Limits.Files < 4096,
-			Warning,
-			"ulimit -Hn",
+		return one(f.Limits.Files > 0 && f.Limits.Files < 4096, Warning, "ulimit -Hn",
 			fmt.Sprintf("a process may open %d files", f.Limits.Files),
 			"a rank has a connection to each other rank, and each group its own",
-			"LimitNOFILE=65536 of systemd; docker run --ulimit nofile=65536:65536",
-		)
+			"LimitNOFILE=65536 of systemd; docker run --ulimit nofile=65536:65536")
 	}},
 }
 
@@ -268,15 +218,10 @@ func cpuQuota(f *Facts) []Finding {
 	if c.Quota < enough || stopped >= often {
 		severity = Warning
 	}
-	return one(
-		true,
-		severity,
-		"CPU quota",
-		what,
+	return one(true, severity, "CPU quota", what,
 		"a process that has used it up stands still for up to 100 ms, and all other ranks with it",
 		"raise it (docker run --cpus, limits.cpu of Kubernetes, CPUQuota= of systemd), or bind CPUs"+
-			" instead: docker run --cpuset-cpus, Kubernetes' static CPU manager",
-	)
+			" instead: docker run --cpuset-cpus, Kubernetes' static CPU manager")
 }
 
 // littleMemory finds too little for the windows of a few groups.
@@ -286,13 +231,8 @@ func littleMemory(f *Facts) []Finding {
 	if left < 64*mebibyte {
 		severity = Fault
 	}
-	return one(
-		by != "" && left < 256*mebibyte,
-		severity,
-		"memory",
-		fmt.Sprintf("%s leaves %s", by, ByteCount(left)),
+	return one(by != "" && left < 256*mebibyte, severity, "memory", fmt.Sprintf("%s leaves %s", by, ByteCount(left)),
 		"windows, shared memory of ranks of one host and socket buffers are counted there; beyond it the"+
 			" kernel ends a process",
-		"raise the limit (docker run --memory, limits.memory of Kubernetes), or end the processes that fill it",
-	)
+		"raise the limit (docker run --memory, limits.memory of Kubernetes), or end the processes that fill it")
 }

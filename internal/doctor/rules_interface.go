@@ -51,14 +51,10 @@ var interfaceRules = []rule{
 	onLink("faster-interface", faster),
 	onLink("virtual-interface", virtual),
 	onLink("container-network", func(_ *Facts, l *Link) []Finding {
-		return one(
-			l.Kind == "veth",
-			Note,
-			l.Name,
+		return one(l.Kind == "veth", Note, l.Name,
 			"the interface is one end of a virtual cable, as containers and pods have it",
 			"multicast mostly stays on the machine, or is not carried at all",
-			"docker run --network=host; in Kubernetes hostNetwork: true, or macvlan and MCAST_IFACE",
-		)
+			"docker run --network=host; in Kubernetes hostNetwork: true, or macvlan and MCAST_IFACE")
 	}),
 }
 
@@ -165,14 +161,9 @@ func sameNetwork(f *Facts, chosen *Link) (found []Finding) {
 				return p.Addr().Is4() && p.Masked() == c.Masked() && p.Addr() != c.Addr()
 			})
 		})
-		found = append(found, one(
-			shared,
-			Warning,
-			l.Name,
-			fmt.Sprintf("%s and %s are in one network", chosen.Name, l.Name),
-			crowded(f, chosen),
-			"bond them, or sudo sysctl -w net.ipv4.conf.all.arp_ignore=1 net.ipv4.conf.all.arp_announce=2",
-		)...)
+		found = append(found, one(shared, Warning, l.Name,
+			fmt.Sprintf("%s and %s are in one network", chosen.Name, l.Name), crowded(f, chosen),
+			"bond them, or sudo sysctl -w net.ipv4.conf.all.arp_ignore=1 net.ipv4.conf.all.arp_announce=2")...)
 	}
 	return found
 }
@@ -214,15 +205,11 @@ var bridgeOf = regexp.MustCompile(
 // virtual finds an interface that leads to containers of this host, or into a tunnel.
 func virtual(f *Facts, l *Link) []Finding {
 	tunnel := slices.Contains([]string{"tun", "tuntap", "wireguard", "vxlan", "gre", "ipip"}, l.Kind)
-	return one(
-		tunnel || bridgeOf.MatchString(l.Name),
-		Warning,
-		l.Name,
+	return one(tunnel || bridgeOf.MatchString(l.Name), Warning, l.Name,
 		fmt.Sprintf("the interface is a container's bridge or a tunnel (%s)", l.Kind),
 		"it does not lead to other hosts, or carries no multicast",
 		"export MCAST_IFACE="+orWord(
 			slices.DeleteFunc(f.usable(), func(n string) bool { return n == l.Name }),
 			"NAME",
-		),
-	)
+		))
 }

@@ -213,9 +213,7 @@ func mtuHole(j *job) []Finding {
 			Severity: Fault,
 			Why:      "full packets are lost there: chunks are made smaller, and other programs stand still",
 			Remedy: fmt.Sprintf(
-				"mend the MTU of that switch port or tunnel, or sudo ip link set IFACE mtu %d on all hosts",
-				least,
-			),
+				"mend the MTU of that switch port or tunnel, or sudo ip link set IFACE mtu %d on all hosts", least),
 		},
 		everywhere: size + " pass nowhere",
 		to:         size + " do not reach %s",

@@ -68,13 +68,6 @@ func (e *examination) packets(own netip.Addr) []packet {
 		on.with("TCP from other ranks", true, unix.IPPROTO_TCP, peer, own, ephemeral),
 		on.with("TCP to other ranks", false, unix.IPPROTO_TCP, own, peer, ephemeral),
 		on.with("IGMP queries", true, unix.IPPROTO_IGMP, peer, netip.AddrFrom4([4]byte{224, 0, 0, 1}), 0),
-		on.with(
-			"IGMP reports",
-			false,
-			unix.IPPROTO_IGMP,
-			own,
-			netip.AddrFrom4([4]byte{224, 0, 0, 22}),
-			0,
-		),
+		on.with("IGMP reports", false, unix.IPPROTO_IGMP, own, netip.AddrFrom4([4]byte{224, 0, 0, 22}), 0),
 	}
 }

@@ -80,12 +80,7 @@ func listen(ctx context.Context, most time.Duration, name, address string) (q do
 	}
 	// A query for one group is sent to that group, which nobody here is in any more.
 	all := &unix.PacketMreq{Ifindex: int32(index), Type: unix.PACKET_MR_ALLMULTI}
-	if err := unix.SetsockoptPacketMreq(
-		fd,
-		unix.SOL_PACKET,
-		unix.PACKET_ADD_MEMBERSHIP,
-		all,
-	); err != nil {
+	if err := unix.SetsockoptPacketMreq(fd, unix.SOL_PACKET, unix.PACKET_ADD_MEMBERSHIP, all); err != nil {
 		return q, fmt.Errorf("receive all multicast of %s: %w", name, err)
 	}
 	start := time.Now()

@@ -77,10 +77,7 @@ func (r *ruleset) readSets(c *nftables.Conn, t *nftables.Table) error {
 		if err != nil {
 			return err
 		}
-		slices.SortFunc(
-			elements,
-			func(a, b nftables.SetElement) int { return slices.Compare(a.Key, b.Key) },
-		)
+		slices.SortFunc(elements, func(a, b nftables.SetElement) int { return slices.Compare(a.Key, b.Key) })
 		r.sets[setName{t.Family, t.Name, s.Name}] = &set{*s, elements}
 	}
 	return nil
