@@ -22,7 +22,9 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/cli"
 	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/doctor"
+	"github.com/torch-mcast/torch-mcast/internal/doctor/examine"
 	"github.com/torch-mcast/torch-mcast/internal/doctor/survey"
+	"github.com/torch-mcast/torch-mcast/internal/hoststat"
 	"github.com/torch-mcast/torch-mcast/internal/launcher"
 	"github.com/torch-mcast/torch-mcast/internal/nccl/check"
 )
@@ -140,7 +142,8 @@ func (d *doctorCommand) check() error {
 	case d.HostsCount < 0:
 		return config.Mistakef("--hosts-count=%d is not allowed: want at least 1", d.HostsCount)
 	case d.HostsCount > 0 && len(d.Names) > 0 && d.HostsCount != len(d.Names):
-		return config.Mistakef("--hosts-count=%d and %d --names do not agree: leave one of them out", d.HostsCount, len(d.Names))
+		return config.Mistakef("--hosts-count=%d and %d --names do not agree: leave one of them out",
+			d.HostsCount, len(d.Names))
 	case d.Listen < 0 || d.Wait < 0:
 		return config.Mistakef("--listen=%v and --wait=%v: want 0 or more", d.Listen, d.Wait)
 	}
@@ -152,13 +155,14 @@ func (d *doctorCommand) check() error {
 
 // gather looks at this host.
 func (d *doctorCommand) gather(ctx context.Context) (doctor.Facts, error) {
-	if l := doctor.Threads(); l.Few() {
-		fmt.Fprintf(os.Stderr, "mcast doctor: %s allows %d processes and threads, and %d are there: this may end with 'pthread_create failed', as a rank may\n",
-			l.ThreadsBy, l.Threads, l.Running)
+	if t := hoststat.ThreadsHere(os.DirFS("/")); t.Few() {
+		fmt.Fprintf(os.Stderr, "mcast doctor: %s allows %d processes and threads, and %d are there:"+
+			" this may end with 'pthread_create failed', as a rank may\n",
+			t.By, t.Most, t.Running)
 		runtime.GOMAXPROCS(1)
 		d.NCCL = false // which starts further processes
 	}
-	o := doctor.Options{Environ: os.Environ(), Listen: d.Listen, Brief: d.Brief, Root: d.Root}
+	o := examine.Options{Environ: os.Environ(), Listen: d.Listen, Brief: d.Brief, Root: d.Root}
 	if d.NCCL && !d.Brief {
 		program, loader, err := ncclLoader()
 		if err != nil {
@@ -167,7 +171,7 @@ func (d *doctorCommand) gather(ctx context.Context) (doctor.Facts, error) {
 		o.NCCL = &check.Options{Nodes: 2, NVSwitch: "unknown", Loader: loader, Program: program,
 			Environ: os.Environ(), Root: "/"}
 	}
-	facts := doctor.Gather(ctx, o)
+	facts := examine.Host(ctx, o)
 	if d.Name != "" {
 		facts.Host = d.Name
 	}
@@ -183,10 +187,12 @@ func (d *doctorCommand) job() (*launcher.Host, error) {
 	alone := job == nil || job.Hosts < 2
 	switch {
 	case d.Meet == "" && alone && d.HostsCount > 1:
-		return nil, config.Mistakef("--hosts-count=%d, and no launcher that has started this on several hosts: want --meet=HOST:PORT", d.HostsCount)
+		return nil, config.Mistakef("--hosts-count=%d, and no launcher that has started this on several hosts:"+
+			" want --meet=HOST:PORT", d.HostsCount)
 	case d.Meet != "" && (job == nil || alone && d.HostsCount+len(d.Names) > 0):
 		if d.HostsCount < 1 && len(d.Names) == 0 {
-			return nil, config.Mistakef("--meet without --hosts-count or --names, and no launcher that says how many hosts there are: want --hosts-count=N")
+			return nil, config.Mistakef("--meet without --hosts-count or --names, and no launcher that says how many hosts there are:" +
+				" want --hosts-count=N")
 		}
 		job = &launcher.Host{By: byMeet, Meet: d.Meet, Hosts: len(d.Names)}
 		if job.First, err = ours(d.Meet); err != nil {
@@ -254,23 +260,23 @@ func (d *doctorCommand) survey(ctx context.Context, job *launcher.Host) (doctorR
 
 // ask has other hosts look at themselves, and then measure.
 func (d *doctorCommand) ask(ctx context.Context) (doctorReport, error) {
-	r := doctor.Remote{Shell: strings.Fields(d.Shell), Program: d.Remote, Environ: os.Environ(), Wait: d.Wait,
-		Args: []string{"--listen=" + d.Listen.String(), fmt.Sprintf("--nccl=%t", d.NCCL)}}
-	if len(r.Shell) == 0 {
+	r := remote{shell: strings.Fields(d.Shell), program: d.Remote, environ: os.Environ(), wait: d.Wait,
+		args: []string{"--listen=" + d.Listen.String(), fmt.Sprintf("--nccl=%t", d.NCCL)}}
+	if len(r.shell) == 0 {
 		return nil, config.Mistakef("--shell=%q is not allowed: want a command, such as ssh", d.Shell)
 	}
-	if r.Program == "" {
+	if r.program == "" {
 		var err error
-		if r.Program, err = os.Executable(); err != nil {
+		if r.program, err = os.Executable(); err != nil {
 			return nil, err
 		}
 	}
-	answered, facts, silent := doctor.Ask(ctx, d.Hosts, r)
+	answered, facts, silent := r.askAll(ctx, d.Hosts)
 	var m doctor.Matrix
 	if meet := d.meetOf(facts); meet != "" && len(facts) > 1 {
 		var more []doctor.Finding
 		var err error
-		if m, more, err = doctor.Measure(ctx, answered, facts, meet, rand.Text(), r); err != nil {
+		if m, more, err = r.measure(ctx, answered, facts, meet, rand.Text()); err != nil {
 			fmt.Fprintln(os.Stderr, "mcast doctor: the paths between hosts could not be measured:", err)
 		}
 		silent = append(silent, more...)
@@ -287,7 +293,8 @@ func (d *doctorCommand) meetOf(facts []doctor.Facts) string {
 	}
 	for i := range facts {
 		if at, err := netip.ParseAddr(facts[i].Chosen.Address); err == nil && facts[i].Chosen.Error == "" {
-			return net.JoinHostPort(at.WithZone("").String(), strconv.Itoa(16384+mathrand.IntN(16384))) // below what kernels give out
+			port := 16384 + mathrand.IntN(16384) // below what kernels give out
+			return net.JoinHostPort(at.WithZone("").String(), strconv.Itoa(port))
 		}
 	}
 	return ""

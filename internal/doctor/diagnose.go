@@ -1,16 +1,10 @@
 package doctor
 
-import "fmt"
-
-// rule looks at the facts for one thing that may be wrong.
-type rule struct {
-	name string // lower case with hyphens; scripts may rely on it
-	look func(f *Facts) []Finding
-}
+import "slices"
 
 // rules are all there are, in the order in which findings of one severity are shown: first what
 // keeps a rank from any network, last what merely costs speed.
-var rules = concat(
+var rules = slices.Concat(
 	settingRules,
 	interfaceRules,
 	pathRules,
@@ -21,15 +15,11 @@ var rules = concat(
 	linkRules,
 	hostRules,
 	deviceRules,
-	[]rule{{"not-seen", notSeen}},
+	unseenRules,
 )
 
-func concat(groups ...[]rule) (all []rule) {
-	for _, g := range groups {
-		all = append(all, g...)
-	}
-	return all
-}
+// jobRules are those about the hosts of a job: what they have in common, and the paths between them.
+var jobRules = slices.Concat(alikeRules, pairRules)
 
 // Diagnose returns the findings about a host, the worst first. It looks at nothing but the facts.
 func Diagnose(f Facts) []Finding {
@@ -44,57 +34,41 @@ func Diagnose(f Facts) []Finding {
 	return findings
 }
 
-// one is what a rule returns that finds one thing, if it does.
-func one(finds bool, severity Severity, subject, what, why, remedy string) []Finding {
-	if !finds {
-		return nil
-	}
-	return []Finding{{Severity: severity, Subject: subject, What: what, Why: why, Remedy: remedy}}
-}
-
-// onLink is a rule about the chosen interface, where there is one.
-func onLink(name string, look func(f *Facts, l *Link) []Finding) rule {
-	return rule{name, func(f *Facts) []Finding {
-		if l := f.chosen(); l != nil {
-			return look(f, l)
+// DiagnoseJob returns the findings about the hosts of a job: about each of them, about settings that they should
+// have in common, and about the paths between them. A finding that several hosts share is listed once, with
+// their names. It looks at nothing but its arguments; Matrix may be empty.
+func DiagnoseJob(hosts []Facts, m Matrix) []Finding {
+	j := &job{hosts: hosts, Matrix: m}
+	findings := []Finding{}
+	for i := range hosts {
+		for _, f := range Diagnose(hosts[i]) {
+			findings = merge(findings, f, hosts[i].Host)
 		}
-		return nil
-	}}
-}
-
-// notSeen makes a note of what could not be looked at: it is no fault.
-func notSeen(f *Facts) (found []Finding) {
-	for _, u := range f.Unseen {
-		found = append(found, Finding{Severity: Note, Subject: u.What,
-			What: "cannot be seen: " + u.Why, Why: "a fault there would not be found", Remedy: u.Remedy})
 	}
-	return found
-}
-
-// testRules has what was tried and failed.
-var testRules = []rule{{"self-test", failedTests}}
-
-// failedTests says what a test that failed means.
-func failedTests(f *Facts) (found []Finding) {
-	meanings := map[string][2]string{
-		TestSmall: {
-			"a rank would not hear the others' Allgathers and Broadcasts either; all comes by repair",
-			"sudo nft list ruleset; ip maddr show dev " + f.Chosen.Name,
-		},
-		TestFull: {"full chunks do not pass though small ones may: all comes by repair",
-			"sudo nft list ruleset; sudo ip link set " + f.Chosen.Name + " mtu 1500"},
-		TestUDP: {"data go to the switch and back by UDP", "sudo nft list ruleset"},
-		TestTCP: {"ranks meet, repair and reduce over TCP", "sudo nft list ruleset"},
-		TestMemory: {"a rank has a window of chunks on its way, and shared memory for ranks of its host",
-			"free -m; raise the container's memory limit, or lower MCAST_WINDOW and MCAST_SHM_SLOTS"},
-	}
-	for _, t := range f.Tests {
-		if t.Error == "" {
-			continue
+	for _, r := range jobRules {
+		of := r.look(j)
+		if len(of) > 0 { // a finding about the job replaces the same one about hosts
+			findings = slices.DeleteFunc(findings, func(f Finding) bool { return f.Name == r.name })
 		}
-		m := meanings[t.Name]
-		found = append(found, Finding{Severity: Fault, Subject: f.Chosen.Name,
-			What: fmt.Sprintf("tried: %s: %s", t.Name, t.Error), Why: m[0], Remedy: m[1]})
+		for _, f := range of {
+			f.Name = r.name
+			findings = append(findings, f)
+		}
 	}
-	return found
+	worstFirst(findings)
+	return findings
+}
+
+// merge adds a finding of a host to those of others that say the same.
+func merge(findings []Finding, f Finding, host string) []Finding {
+	i := slices.IndexFunc(findings, func(other Finding) bool {
+		return other.Severity == f.Severity && other.Name == f.Name && other.Subject == f.Subject &&
+			other.What == f.What && other.Remedy == f.Remedy
+	})
+	if i < 0 {
+		f.Hosts = []string{host}
+		return append(findings, f)
+	}
+	findings[i].Hosts = append(findings[i].Hosts, host)
+	return findings
 }

@@ -85,7 +85,7 @@ func TestNothingIsFoundOnAHealthyHost(t *testing.T) {
 }
 
 // eth0 is the interface of the facts above.
-func eth0(f *Facts) *Link { return f.link("eth0") }
+func eth0(f *Facts) *Link { return f.Link("eth0") }
 
 // also adds an interface like eth0.
 func also(f *Facts, name, prefix string, change func(*Link)) {
@@ -180,7 +180,7 @@ func TestNear(t *testing.T) {
 		"AWS that is told version 2":   func(f *Facts) { f.Cloud, f.IGMP.Forced = "Amazon EC2", 2 },
 		"old querier, nothing forced":  func(f *Facts) { f.IGMP.Querier.Version = 2 },
 		"nobody could listen":          func(f *Facts) { f.IGMP.Querier = Querier{} },
-		"multicast off on loopback":    func(f *Facts) { f.link("lo").Multicast = false },
+		"multicast off on loopback":    func(f *Facts) { f.Link("lo").Multicast = false },
 		"a bridge whose ports take more": func(f *Facts) {
 			eth0(f).Below = []string{"p0"}
 			f.Links = append(f.Links, Link{Name: "p0", Up: true, MTU: 9216})
@@ -193,6 +193,11 @@ func TestNear(t *testing.T) {
 			assert.Empty(t, Diagnose(f))
 		})
 	}
+}
+
+func TestCPUList(t *testing.T) {
+	assert.Equal(t, map[int]bool{0: true, 1: true, 5: true}, cpuList("0-1,5"))
+	assert.Empty(t, cpuList("x,3-"))
 }
 
 func TestWorstFirst(t *testing.T) {

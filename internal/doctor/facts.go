@@ -56,6 +56,15 @@ type Kernel struct {
 	Blocked  []Blocked `json:"blocked"` // of the calls that the library makes
 }
 
+// Blocked is a system call that the library uses and that is refused here.
+type Blocked struct {
+	Name  string `json:"name"`
+	Error string `json:"error"`
+}
+
+// UnixSockets names, among the calls, those sockets by which ranks of a host share memory.
+const UnixSockets = "AF_UNIX sockets"
+
 // Settings are the variables that are set, and the mistakes in them.
 type Settings struct {
 	Set     map[string]string `json:"set"` // MCAST_*, and other variables about networks
@@ -242,16 +251,3 @@ const (
 	TestTCP    = "TCP between sockets of this host"
 	TestMemory = "memory of a window"
 )
-
-// link returns an interface by its name, or nil.
-func (f *Facts) link(name string) *Link {
-	for i := range f.Links {
-		if f.Links[i].Name == name {
-			return &f.Links[i]
-		}
-	}
-	return nil
-}
-
-// chosen returns the interface that the library takes, or nil.
-func (f *Facts) chosen() *Link { return f.link(f.Chosen.Name) }

@@ -56,18 +56,7 @@ func count(findings []Finding, s Severity) (n int) {
 	return n
 }
 
-// worst returns how severe the worst finding is.
-func worst(findings []Finding) (s Severity) {
-	for _, f := range findings {
-		s = max(s, f.Severity)
-	}
-	return s
-}
-
 // worstFirst sorts by severity, and leaves those of one in the order of the rules.
 func worstFirst(findings []Finding) {
-	slices.SortStableFunc(
-		findings,
-		func(a, b Finding) int { return cmp.Compare(b.Severity, a.Severity) },
-	)
+	slices.SortStableFunc(findings, func(a, b Finding) int { return cmp.Compare(b.Severity, a.Severity) })
 }

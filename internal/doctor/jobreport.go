@@ -2,7 +2,6 @@ package doctor
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -13,32 +12,19 @@ import (
 
 // JobReport is the report on the hosts of a job.
 type JobReport struct {
-	Healthy  bool      `json:"healthy"` // there is no fault
-	Verdict  string    `json:"verdict"` // one line
-	Findings []Finding `json:"findings"`
-	Hosts    []Facts   `json:"hosts"`
-	Matrix   Matrix    `json:"matrix"`
-	Silent   []Finding `json:"silent,omitempty"` // the findings about hosts that did not answer
+	Diagnosis
+	Hosts  []Facts   `json:"hosts"`
+	Matrix Matrix    `json:"matrix"`
+	Silent []Finding `json:"silent,omitempty"` // the findings about hosts that did not answer
 }
 
 // NewJobReport diagnoses hosts; silent are the findings about hosts that did not answer.
 func NewJobReport(hosts []Facts, m Matrix, silent []Finding) JobReport {
-	r := JobReport{Findings: append(DiagnoseJob(hosts, m), silent...), Hosts: hosts, Matrix: m, Silent: silent}
-	worstFirst(r.Findings)
-	r.Healthy, r.Verdict = verdict(r.Findings)
-	return r
+	return JobReport{sumUp(append(DiagnoseJob(hosts, m), silent...)), hosts, m, silent}
 }
-
-// Worst returns how severe the worst finding is.
-func (r *JobReport) Worst() Severity { return worst(r.Findings) }
 
 // WriteJSON writes the report as an object.
-func (r *JobReport) WriteJSON(w io.Writer) error {
-	e := json.NewEncoder(w)
-	e.SetEscapeHTML(false)
-	e.SetIndent("", "  ")
-	return e.Encode(r)
-}
+func (r *JobReport) WriteJSON(w io.Writer) error { return writeJSON(w, r) }
 
 // Write writes the report for people.
 func (r *JobReport) Write(w io.Writer) error {
@@ -69,7 +55,8 @@ var quantities = []quantity{
 		func(p *Pair) string { return orNone(p.Multicast) }, 1},
 	{"largest unicast packet, bytes", always, func(p *Pair) float64 { return float64(p.Unicast) },
 		func(p *Pair) string { return orNone(p.Unicast) }, 1},
-	{"multicast that passes at speed, %", func(p *Pair) bool { return p.Train.Sent > 0 }, func(p *Pair) float64 { return p.Train.Share() },
+	{"multicast that passes at speed, %", func(p *Pair) bool { return p.Train.Sent > 0 },
+		func(p *Pair) float64 { return p.Train.Share() },
 		func(p *Pair) string { return fmt.Sprintf("%.0f", 100*p.Train.Share()) }, 1.25},
 	{"TCP", tries, func(p *Pair) float64 { return float64(len(yes(p))) }, yes, 1},
 	{"flows of UDP that pass", tries, func(p *Pair) float64 { return float64(p.Flows - p.Stopped) },

@@ -1,52 +1,55 @@
 package doctor
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
 )
 
-// Report is the report on a host.
-type Report struct {
+// Diagnosis is what all findings of a report come to.
+type Diagnosis struct {
 	Healthy  bool      `json:"healthy"` // there is no fault
 	Verdict  string    `json:"verdict"` // one line
 	Findings []Finding `json:"findings"`
-	Facts    Facts     `json:"facts"`
 }
 
-// NewReport diagnoses a host.
-func NewReport(f Facts) Report {
-	r := Report{Findings: Diagnose(f), Facts: f}
-	r.Healthy, r.Verdict = verdict(r.Findings)
-	return r
+// sumUp makes a diagnosis of findings, the worst of them first.
+func sumUp(findings []Finding) Diagnosis {
+	worstFirst(findings)
+	faults, warnings := count(findings, Fault), count(findings, Warning)
+	if faults+warnings == 0 {
+		return Diagnosis{true, "healthy", findings}
+	}
+	return Diagnosis{faults == 0, several(faults, "fault") + ", " + several(warnings, "warning"), findings}
 }
 
 // Worst returns how severe the worst finding is.
-func (r *Report) Worst() Severity { return worst(r.Findings) }
-
-// verdict sums findings up in a line.
-func verdict(findings []Finding) (healthy bool, line string) {
-	faults, warnings := count(findings, Fault), count(findings, Warning)
-	if faults+warnings == 0 {
-		return true, "healthy"
+func (d *Diagnosis) Worst() (s Severity) {
+	for _, f := range d.Findings {
+		s = max(s, f.Severity)
 	}
-	return faults == 0, fmt.Sprintf("%s, %s", several(faults, "fault"), several(warnings, "warning"))
+	return s
 }
 
-func several(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
+// Report is the report on a host.
+type Report struct {
+	Diagnosis
+	Facts Facts `json:"facts"`
 }
+
+// NewReport diagnoses a host.
+func NewReport(f Facts) Report { return Report{sumUp(Diagnose(f)), f} }
 
 // WriteJSON writes the report as an object.
-func (r *Report) WriteJSON(w io.Writer) error {
+func (r *Report) WriteJSON(w io.Writer) error { return writeJSON(w, r) }
+
+func writeJSON(w io.Writer, report any) error {
 	e := json.NewEncoder(w)
 	e.SetEscapeHTML(false) // commands have & and <
 	e.SetIndent("", "  ")
-	return e.Encode(r)
+	return e.Encode(report)
 }
 
 // Write writes the report for people: what was looked at, the findings, and the verdict.
@@ -79,22 +82,18 @@ func (f *Facts) summary(w *strings.Builder) {
 	row := func(name, format string, args ...any) {
 		fmt.Fprintf(w, "%-12s%s\n", name, fmt.Sprintf(format, args...))
 	}
-	row("host", "%s, Linux %s, %s", f.Host, orText(f.Kernel.Release, "unknown"), f.processor())
-	if l := f.chosen(); l != nil {
+	row("host", "%s, Linux %s, %s", f.Host, cmp.Or(f.Kernel.Release, "unknown"), f.processor())
+	if l := f.ChosenLink(); l != nil {
 		row("interface", "%s, as %s: %s, MTU %d, %s", l.Name, f.Chosen.Why,
-			orText(f.Chosen.Address, "no address"), l.MTU, l.speed())
+			cmp.Or(f.Chosen.Address, "no address"), l.MTU, l.speed())
 	} else {
 		row("interface", "none")
 	}
-	row("multicast", "IGMP %s, %s", orText(f.IGMP.Version, "unknown"), f.IGMP.Querier.text())
+	row("multicast", "IGMP %s, %s", cmp.Or(f.IGMP.Version, "unknown"), f.IGMP.Querier.text())
 	row("sockets", "rmem_max %d, wmem_max %d: a receiver holds %d chunks of %d bytes", f.Net.RmemMax,
 		f.Net.WmemMax, f.Net.WindowFor, f.Net.ChunkBytes)
-	row(
-		"memory",
-		"%s available, %s in /dev/shm",
-		byteCount(f.memoryLeft()),
-		byteCount(max(0, f.Memory.SharedTotal)),
-	)
+	left, _ := f.Memory.Left()
+	row("memory", "%s available, %s in /dev/shm", ByteCount(left), ByteCount(max(0, f.Memory.SharedTotal)))
 	row("devices", "%s, %s, %s", several(len(f.Devices.GPUs), "GPU"),
 		several(len(f.Devices.RDMA), "RDMA device"), f.NCCL.text())
 	passed := 0
@@ -113,13 +112,6 @@ func (f *Facts) processor() string {
 		quota = fmt.Sprintf(", quota %.3g", f.CPU.Quota)
 	}
 	return fmt.Sprintf("%d of %d CPUs%s, sums by %s", f.CPU.Allowed, f.CPU.Count, quota, f.CPU.SIMD)
-}
-
-func (f *Facts) memoryLeft() int {
-	if f.Memory.Limit > 0 && f.Memory.LimitLeft < f.Memory.Available {
-		return f.Memory.LimitLeft
-	}
-	return f.Memory.Available
 }
 
 func (l *Link) speed() string {
@@ -147,11 +139,4 @@ func (n *NCCL) text() string {
 		return "NCCL " + n.Version + " would use the plugin"
 	}
 	return "NCCL " + n.Version + " would not use the plugin"
-}
-
-func orText(text, otherwise string) string {
-	if text == "" {
-		return otherwise
-	}
-	return text
 }

@@ -3,6 +3,7 @@ package doctor
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -20,19 +21,11 @@ var linkRules = []rule{
 	}),
 	onLink("link-errors", func(_ *Facts, l *Link) []Finding {
 		const enough, share = 100_000, 10_000
-		return one(
-			l.Packets >= enough && l.Lost > l.Packets/share,
-			Warning,
-			l.Name,
-			fmt.Sprintf(
-				"of %d received packets %d were damaged or found no room in the card",
-				l.Packets,
-				l.Lost,
-			),
+		return one(l.Packets >= enough && l.Lost > l.Packets/share, Warning, l.Name,
+			fmt.Sprintf("of %d received packets %d were damaged or found no room in the card", l.Packets, l.Lost),
 			"lost chunks come by repair",
 			fmt.Sprintf("look at ethtool -S %s; larger rings: sudo ethtool -G %s rx %d", l.Name, l.Name,
-				max(l.RingMax, 4096)),
-		)
+				max(l.RingMax, 4096)))
 	}),
 	onLink("shaped", func(_ *Facts, l *Link) []Finding {
 		severity := Warning
@@ -63,14 +56,9 @@ func offloadsOff(_ *Facts, l *Link) []Finding {
 	for _, off := range l.Off {
 		on = append(on, names[off]+" on")
 	}
-	return one(
-		len(l.Off) > 0 && l.Hardware,
-		Warning,
-		l.Name,
-		"offloads are switched off: "+strings.Join(l.Off, ", "),
+	return one(len(l.Off) > 0 && l.Hardware, Warning, l.Name, "offloads are switched off: "+strings.Join(l.Off, ", "),
 		"the kernel handles each packet by itself, which takes several times the CPU time",
-		"sudo ethtool -K "+l.Name+" "+strings.Join(on, " "),
-	)
+		"sudo ethtool -K "+l.Name+" "+strings.Join(on, " "))
 }
 
 // oneQueue finds a card that uses one of its queues.
@@ -80,17 +68,9 @@ func oneQueue(f *Facts, l *Link) []Finding {
 		severity = Warning
 	}
 	n := min(l.QueuesMax, f.CPU.Count)
-	return one(
-		l.Queues == 1 && n > 1 && l.Hardware,
-		severity,
-		l.Name,
-		fmt.Sprintf(
-			"one receive queue of %d is used",
-			l.QueuesMax,
-		),
-		"one CPU receives for all ranks of the host",
-		fmt.Sprintf("sudo ethtool -L %s combined %d", l.Name, n),
-	)
+	return one(l.Queues == 1 && n > 1 && l.Hardware, severity, l.Name,
+		fmt.Sprintf("one receive queue of %d is used", l.QueuesMax), "one CPU receives for all ranks of the host",
+		fmt.Sprintf("sudo ethtool -L %s combined %d", l.Name, n))
 }
 
 // irqsOnOne finds the interrupts of several queues on one CPU.
@@ -104,17 +84,10 @@ func irqsOnOne(f *Facts, l *Link) []Finding {
 			return nil
 		}
 	}
-	return one(
-		true,
-		Warning,
-		l.Name,
-		fmt.Sprintf("all its %d interrupts go to CPU %s", len(l.IRQs), cpu),
+	return one(true, Warning, l.Name, fmt.Sprintf("all its %d interrupts go to CPU %s", len(l.IRQs), cpu),
 		"that CPU receives for all ranks of the host, and drops when it cannot follow",
-		fmt.Sprintf(
-			"sudo systemctl start irqbalance; or, each: echo 1 | sudo tee /proc/irq/%d/smp_affinity_list",
-			l.IRQs[1].Number,
-		),
-	)
+		fmt.Sprintf("sudo systemctl start irqbalance; or, each: echo 1 | sudo tee /proc/irq/%d/smp_affinity_list",
+			l.IRQs[1].Number))
 }
 
 // farFromCard finds a process that may run only where the card's memory is another socket's.
@@ -128,34 +101,37 @@ func farFromCard(f *Facts, l *Link) []Finding {
 		"numactl --physcpubind="+l.Near+" COMMAND; or name the card near the GPUs by MCAST_IFACE")
 }
 
+// cpuList reads a list of CPUs such as 0-15,32, and skips parts that it does not understand.
+func cpuList(text string) map[int]bool {
+	all := make(map[int]bool)
+	const most = 1 << 13
+	for part := range strings.SplitSeq(text, ",") {
+		first, last, isRange := strings.Cut(strings.TrimSpace(part), "-")
+		if !isRange {
+			last = first
+		}
+		from, err := strconv.Atoi(first)
+		to, err2 := strconv.Atoi(last)
+		for cpu := from; err == nil && err2 == nil && cpu <= to && cpu < most; cpu++ {
+			all[cpu] = true
+		}
+	}
+	return all
+}
+
 // deviceRules are about GPUs, RDMA and NCCL.
 var deviceRules = []rule{
 	{"gpu-driver", func(f *Facts) []Finding {
-		return one(
-			len(f.Devices.GPUs) > 0 && f.Devices.GPUDriver == "",
-			Warning,
-			"GPU",
-			fmt.Sprintf(
-				"there are %d GPUs (%s), and NVIDIA's kernel module is not loaded",
-				len(f.Devices.GPUs),
-				strings.Join(f.Devices.GPUs, " "),
-			),
-			"CUDA and NCCL do not work",
-			"sudo modprobe nvidia",
-		)
+		return one(len(f.Devices.GPUs) > 0 && f.Devices.GPUDriver == "", Warning, "GPU",
+			fmt.Sprintf("there are %d GPUs (%s), and NVIDIA's kernel module is not loaded", len(f.Devices.GPUs),
+				strings.Join(f.Devices.GPUs, " ")),
+			"CUDA and NCCL do not work", "sudo modprobe nvidia")
 	}},
 	{"rdma-hidden", func(f *Facts) []Finding {
-		return one(
-			len(f.Devices.RDMA) > 0 && !f.Devices.RDMAUsable,
-			Note,
-			"RDMA",
-			fmt.Sprintf(
-				"%s cannot be used here: there is no /dev/infiniband",
-				strings.Join(f.Devices.RDMA, " "),
-			),
+		return one(len(f.Devices.RDMA) > 0 && !f.Devices.RDMAUsable, Note, "RDMA",
+			fmt.Sprintf("%s cannot be used here: there is no /dev/infiniband", strings.Join(f.Devices.RDMA, " ")),
 			"this library needs none; NCCL's own transport goes over TCP then",
-			"docker run --device=/dev/infiniband --cap-add=IPC_LOCK",
-		)
+			"docker run --device=/dev/infiniband --cap-add=IPC_LOCK")
 	}},
 	{"nccl-plugin", func(f *Facts) []Finding {
 		severity := Note

@@ -7,17 +7,20 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/torch-mcast/torch-mcast/internal/transport/batch"
 )
 
 // interfaceRules are about whether the interface is the right one, and whether it works.
 var interfaceRules = []rule{
 	{"interface-missing", func(f *Facts) []Finding {
-		return one(f.Chosen.Error != "" && f.chosen() == nil && !f.lacksFamily(), Fault, "MCAST_IFACE", f.Chosen.Error,
+		return one(f.Chosen.Error != "" && f.ChosenLink() == nil && !f.lacksFamily(), Fault, "MCAST_IFACE", f.Chosen.Error,
 			"without an interface there is no network", "export MCAST_IFACE="+orWord(f.usable(), "NAME"))
 	}},
 	{"no-family", func(f *Facts) []Finding {
 		return one(f.lacksFamily(), Fault, cmp.Or(f.Chosen.Name, f.Host), f.Chosen.Error, "a rank cannot open its sockets",
-			"unset MCAST_FAMILY, MCAST_GROUP and NCCL_SOCKET_FAMILY; or give the interface an address of that version (ip addr add)")
+			"unset MCAST_FAMILY, MCAST_GROUP and NCCL_SOCKET_FAMILY;"+
+				" or give the interface an address of that version (ip addr add)")
 	}},
 	onLink("interface-down", func(_ *Facts, l *Link) []Finding {
 		return one(!l.Up, Fault, l.Name, "the interface is down", "nothing is sent or received",
@@ -30,7 +33,8 @@ var interfaceRules = []rule{
 	onLink("multicast-off", func(_ *Facts, l *Link) []Finding {
 		return one(!l.Multicast && !l.Loopback, Warning, l.Name,
 			"the interface does not do multicast: its flag is off",
-			"ranks take a network that all hosts are in and that does, if there is one; else they relay over TCP, as fast as a ring",
+			"ranks take a network that all hosts are in and that does, if there is one;"+
+				" else they relay over TCP, as fast as a ring",
 			"sudo ip link set "+l.Name+" multicast on")
 	}),
 	{"no-address", noAddress},
@@ -47,62 +51,29 @@ var interfaceRules = []rule{
 	onLink("faster-interface", faster),
 	onLink("virtual-interface", virtual),
 	onLink("container-network", func(_ *Facts, l *Link) []Finding {
-		return one(
-			l.Kind == "veth",
-			Note,
-			l.Name,
+		return one(l.Kind == "veth", Note, l.Name,
 			"the interface is one end of a virtual cable, as containers and pods have it",
 			"multicast mostly stays on the machine, or is not carried at all",
-			"docker run --network=host; in Kubernetes hostNetwork: true, or macvlan and MCAST_IFACE",
-		)
+			"docker run --network=host; in Kubernetes hostNetwork: true, or macvlan and MCAST_IFACE")
 	}),
 }
 
 // lacksFamily reports whether the settings ask for a version of IP for which the host has no address.
 func (f *Facts) lacksFamily() bool {
-	l := f.chosen()
+	l := f.ChosenLink()
 	if l == nil {
 		return strings.HasPrefix(f.Chosen.Error, "no interface has an IPv")
 	}
 	return strings.Contains(f.Chosen.Error, " has no IPv6 address")
 }
 
-// usable returns the names of the interfaces that ranks could use, but for loopback.
-func (f *Facts) usable() (names []string) {
-	for _, l := range f.Links {
-		if l.Up && l.Carrier && !l.Loopback && len(l.IPv4) > 0 {
-			names = append(names, l.Name)
-		}
-	}
-	return names
-}
-
 func (f *Facts) hasIPv6() bool {
 	return slices.ContainsFunc(f.Links, func(l Link) bool { return l.Up && l.global6() != "" })
 }
 
-// global6 returns an address of IPv6 that others can reach, if there is one.
-func (l *Link) global6() string {
-	for _, text := range l.IPv6 {
-		p, err := netip.ParsePrefix(text)
-		if err == nil && !p.Addr().IsLoopback() && !p.Addr().IsLinkLocalUnicast() {
-			return text
-		}
-	}
-	return ""
-}
-
-func orWord(names []string, otherwise string) string {
-	if len(names) == 0 {
-		return otherwise
-	}
-	return names[0]
-}
-
 // onlyIPv6 notes the consequences where an interface has addresses of IPv6 alone.
 func onlyIPv6(f *Facts, l *Link) []Finding {
-	at, err := netip.ParseAddr(f.Chosen.Address)
-	return one(err == nil && at.Is6() && len(l.IPv4) == 0 && !l.Loopback, Note, l.Name,
+	return one(f.Family() == batch.IPv6 && len(l.IPv4) == 0 && !l.Loopback, Note, l.Name,
 		"it has IPv6 alone",
 		"ranks meet and multicast over IPv6, and switches learn by MLD who listens: they may snoop that and not IGMP",
 		"if other hosts have no IPv6, an address: sudo ip addr add 10.0.0.1/24 dev "+l.Name)
@@ -110,7 +81,7 @@ func onlyIPv6(f *Facts, l *Link) []Finding {
 
 // noAddress finds an interface, or a host, that has no address which the library takes.
 func noAddress(f *Facts) []Finding {
-	l := f.chosen()
+	l := f.ChosenLink()
 	if l == nil || l.Loopback {
 		i := slices.IndexFunc(f.Links, func(l Link) bool { return l.Up && l.global6() != "" })
 		if i < 0 || len(f.usable()) > 0 {
@@ -190,23 +161,20 @@ func sameNetwork(f *Facts, chosen *Link) (found []Finding) {
 				return p.Addr().Is4() && p.Masked() == c.Masked() && p.Addr() != c.Addr()
 			})
 		})
-		found = append(found, one(
-			shared,
-			Warning,
-			l.Name,
-			fmt.Sprintf("%s and %s are in one network", chosen.Name, l.Name),
-			crowded(f, chosen),
-			"bond them, or sudo sysctl -w net.ipv4.conf.all.arp_ignore=1 net.ipv4.conf.all.arp_announce=2",
-		)...)
+		found = append(found, one(shared, Warning, l.Name,
+			fmt.Sprintf("%s and %s are in one network", chosen.Name, l.Name), crowded(f, chosen),
+			"bond them, or sudo sysctl -w net.ipv4.conf.all.arp_ignore=1 net.ipv4.conf.all.arp_announce=2")...)
 	}
 	return found
 }
 
 // crowded says what two interfaces in one network do.
 func crowded(f *Facts, chosen *Link) string {
-	why := "packets leave by one of them unless MCAST_IFACE names the other, and either answers for both: links are loaded unevenly"
+	why := "packets leave by one of them unless MCAST_IFACE names the other," +
+		" and either answers for both: links are loaded unevenly"
 	if f.Net.RPFilter == 1 {
-		why += fmt.Sprintf("; and reverse paths are checked: packets that come by %s are dropped if routes lead by the other one", chosen.Name)
+		why += fmt.Sprintf("; and reverse paths are checked: packets that come by %s are dropped"+
+			" if routes lead by the other one", chosen.Name)
 	}
 	return why
 }
@@ -237,15 +205,11 @@ var bridgeOf = regexp.MustCompile(
 // virtual finds an interface that leads to containers of this host, or into a tunnel.
 func virtual(f *Facts, l *Link) []Finding {
 	tunnel := slices.Contains([]string{"tun", "tuntap", "wireguard", "vxlan", "gre", "ipip"}, l.Kind)
-	return one(
-		tunnel || bridgeOf.MatchString(l.Name),
-		Warning,
-		l.Name,
+	return one(tunnel || bridgeOf.MatchString(l.Name), Warning, l.Name,
 		fmt.Sprintf("the interface is a container's bridge or a tunnel (%s)", l.Kind),
 		"it does not lead to other hosts, or carries no multicast",
 		"export MCAST_IFACE="+orWord(
 			slices.DeleteFunc(f.usable(), func(n string) bool { return n == l.Name }),
 			"NAME",
-		),
-	)
+		))
 }

@@ -20,20 +20,11 @@ var multicastRules = []rule{
 	{"no-querier", noQuerier},
 	{"reverse-path-filter", func(f *Facts) []Finding {
 		const strict = 1
-		return one(
-			f.Net.RPFilter == strict && f.Chosen.Why == ByName && f.otherDefault() != "",
-			Warning,
+		return one(f.Net.RPFilter == strict && f.Chosen.Why == ByName && f.otherDefault() != "", Warning,
 			f.Chosen.Name,
-			fmt.Sprintf(
-				"reverse paths are checked strictly, and the default route is %s's",
-				f.otherDefault(),
-			),
+			fmt.Sprintf("reverse paths are checked strictly, and the default route is %s's", f.otherDefault()),
 			"multicast of ranks beyond the own network is dropped without a word",
-			fmt.Sprintf(
-				"sudo sysctl -w net.ipv4.conf.all.rp_filter=2 net.ipv4.conf.%s.rp_filter=2",
-				f.Chosen.Name,
-			),
-		)
+			fmt.Sprintf("sudo sysctl -w net.ipv4.conf.all.rp_filter=2 net.ipv4.conf.%s.rp_filter=2", f.Chosen.Name))
 	}},
 	{"multicast-route", multicastRoute},
 }
@@ -82,17 +73,18 @@ func cloud(f *Facts) []Finding {
 		if !strings.HasPrefix(f.Cloud, c.vendor) || f.IGMP.Forced == 2 || f.onLoopback() {
 			continue
 		}
-		return one(
-			true,
-			Warning,
-			f.Cloud,
-			"its network carries multicast only "+c.carries+", and speaks IGMPv2",
-			"Linux reports in version 3 until it hears a query; without multicast all comes by repair",
-			f.setIGMP(2),
-		)
+		return one(true, Warning, f.Cloud, "its network carries multicast only "+c.carries+", and speaks IGMPv2",
+			"Linux reports in version 3 until it hears a query; without multicast all comes by repair", f.setIGMP(2))
 	}
 	return nil
 }
+
+// queriedEach is how long a querier may be silent (RFC 2236, 8.2).
+const queriedEach = 125 * time.Second
+
+// startQuerier is what mends that nobody asks.
+const startQuerier = "turn the IGMP snooping querier on in one switch of the VLAN, or snooping off;" +
+	" on a Linux bridge: sudo ip link set br0 type bridge mcast_querier 1"
 
 // noQuerier finds that nobody asks who listens. Only who has listened as long as a querier may be
 // silent knows for certain.
@@ -104,45 +96,28 @@ func noQuerier(f *Facts) []Finding {
 	const why = "a switch that snoops IGMP without a querier forgets the group after some 4 minutes:" +
 		" a job is fast, then slow"
 	if q.Listened <= queriedEach {
-		return one(
-			true,
-			Note,
-			f.Chosen.Name,
+		return one(true, Note, f.Chosen.Name,
 			fmt.Sprintf("no IGMP querier was heard within %v, and none asked when a group was left",
 				q.Listened.Round(100*time.Millisecond)),
 			why,
-			fmt.Sprintf(
-				"to be certain listen longer than a querier is silent: sudo mcast doctor --listen %v",
-				queriedEach+10*time.Second,
-			),
-		)
+			fmt.Sprintf("to be certain listen longer than a querier is silent: sudo mcast doctor --listen %v",
+				queriedEach+10*time.Second))
 	}
-	return one(
-		true,
-		Warning,
-		f.Chosen.Name,
-		fmt.Sprintf("no IGMP querier was heard within %v", q.Listened.Round(time.Second)),
-		why,
-		"turn the IGMP snooping querier on in one switch of the VLAN, or snooping off; on a Linux"+
-			" bridge: sudo ip link set br0 type bridge mcast_querier 1",
-	)
+	return one(true, Warning, f.Chosen.Name,
+		fmt.Sprintf("no IGMP querier was heard within %v", q.Listened.Round(time.Second)), why, startQuerier)
 }
 
 // multicastRoute says where others' multicast would go.
 func multicastRoute(f *Facts) []Finding {
-	if f.onLoopback() || f.MulticastRoute == f.Chosen.Name || f.MulticastRoute == "" || f.family() == batch.IPv6 {
+	if f.onLoopback() || f.MulticastRoute == f.Chosen.Name || f.MulticastRoute == "" || f.Family() == batch.IPv6 {
 		return nil
 	}
 	goes := "goes by " + f.MulticastRoute
-	if f.link(f.MulticastRoute) == nil {
+	if f.Link(f.MulticastRoute) == nil {
 		goes = "has no route (" + f.MulticastRoute + ")"
 	}
-	return one(
-		true,
-		Note,
-		f.Chosen.Name,
+	return one(true, Note, f.Chosen.Name,
 		fmt.Sprintf("by the routing table multicast to 239.0.0.0/8 %s, not by %s", goes, f.Chosen.Name),
 		"this library names its interface and needs no such route; other programs may",
-		"sudo ip route add 239.0.0.0/8 dev "+f.Chosen.Name,
-	)
+		"sudo ip route add 239.0.0.0/8 dev "+f.Chosen.Name)
 }

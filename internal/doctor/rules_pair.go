@@ -3,90 +3,21 @@ package doctor
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 )
 
-// complaint has the texts for pairs that fail, one for each place of the cause: everywhere, on the way to hosts, on the
-// way from hosts, both, or between single pairs. Severity, Why and Remedy go into the finding; IFACE in a
-// remedy stands for the host's interface.
-type complaint struct {
-	Finding
-	everywhere string // no verb
-	to         string // %s: hosts
-	from       string // %s: hosts
-	both       string // %s: hosts
-	pair       string // followed by the pairs
-}
-
-// Shares of a host's readings that have to be bad: eachOne for readings that are yes or no, nearly for
-// readings that are a matter of degree.
-const (
-	eachOne = 1.0
-	nearly  = 0.75
-)
-
-// blame makes findings of pairs that fail. Only pairs that were measured count: is tells.
-func (j *job) blame(c complaint, enough float64, is, fails func(Pair) bool) (found []Finding) {
-	var readings []reading
-	for _, p := range j.Pairs {
-		if is(p) {
-			readings = append(readings, reading{p.From, p.To, fails(p)})
-		}
-	}
-	say := func(subject, what string, hosts ...string) {
-		f := c.Finding
-		f.Subject, f.What, f.Hosts = subject, what, hosts
-		f.Remedy = j.spelt(f.Remedy, hosts)
-		found = append(found, f)
-	}
-	var pairs, ends []string
-	for _, cause := range tomography(len(j.hosts), readings, enough) {
-		hosts := j.list(cause.hosts)
-		text, shared := c.to, ""
-		switch {
-		case cause.all:
-			say("network", c.everywhere)
-			continue
-		case len(hosts) == 0:
-			pairs = append(pairs, j.name(cause.pair[0])+" to "+j.name(cause.pair[1]))
-			ends = append(ends, j.name(cause.pair[0]), j.name(cause.pair[1]))
-			continue
-		case cause.in && cause.out:
-			text = c.both
-		case cause.out:
-			text = c.from
-		}
-		subject := listed(hosts)
-		if len(hosts) > 1 {
-			shared = "; among each other they are well: it is the port or uplink that they share"
-		}
-		say(subject, fmt.Sprintf(text, listed(hosts))+shared, hosts...)
-	}
-	if len(pairs) > 0 {
-		slices.Sort(ends)
-		say("path", c.pair+" "+listed(pairs), slices.Compact(ends)...)
-	}
-	return found
-}
-
-// spelt puts the interface that the hosts of a finding have in place of IFACE.
-func (j *job) spelt(remedy string, hosts []string) string {
-	iface := ""
-	for i := range j.hosts {
-		if !slices.Contains(hosts, j.hosts[i].Host) {
-			continue
-		}
-		if name := j.hosts[i].Chosen.Name; iface == "" || iface == name {
-			iface = name
-		} else {
-			return remedy
-		}
-	}
-	if iface == "" {
-		return remedy
-	}
-	return strings.ReplaceAll(remedy, "IFACE", iface)
+// pairRules are about the paths between hosts.
+var pairRules = []jobRule{
+	{"unreachable", unreachable},
+	{"udp-stopped", udpStopped},
+	{"flow-stopped", flowStopped},
+	{"no-querier", noQuerierAnywhere},
+	{"no-multicast", noMulticast},
+	{"multicast-limited", multicastLimited},
+	{"mtu-hole", mtuHole},
+	{"lossy-path", lossyPath},
+	{"slow-path", slowPath},
+	{"slow-answers", slowAnswers},
 }
 
 func tried(p Pair) bool { return p.Tried }
@@ -194,8 +125,7 @@ func noQuerierAnywhere(j *job) []Finding {
 		"no host heard an IGMP querier, and multicast reaches no host, while unicast does",
 		"switches that snoop IGMP and hear no query send groups to nobody: Allgather and Broadcast go from rank to"+
 			" rank over TCP, no faster than a ring",
-		"turn the IGMP snooping querier on in one switch of the VLAN, or snooping off; on a Linux bridge:"+
-			" sudo ip link set br0 type bridge mcast_querier 1")
+		startQuerier)
 }
 
 func noMulticast(j *job) []Finding {
@@ -241,19 +171,19 @@ func multicastLimited(j *job) []Finding {
 		}
 	}
 	dropped := fmt.Sprintf(" at %.0f Mbit/s (down to %.0f %% pass, of unicast between it nearly all)", mbps, 100*least)
-	in := strings.ReplaceAll(dropped, "%", "%%")
 	c := complaint{
 		Finding: Finding{
 			Severity: Fault,
 			Why:      "dropped chunks come by repair, until ranks give multicast up and relay over TCP, no faster than a ring",
-			Remedy: "look for a limit on multicast at the switch port of IFACE (storm control, a policer) and raise it above the link's" +
-				" rate, or export MCAST_MULTICAST=off on all hosts",
+			Remedy: "look for a limit on multicast at the switch port of IFACE (storm control, a policer)" +
+				" and raise it above the link's rate, or export MCAST_MULTICAST=off on all hosts",
 		},
-		everywhere: "multicast is dropped between all hosts" + dropped,
-		to:         "multicast to %s is dropped" + in,
-		from:       "multicast of %s is dropped" + in,
-		both:       "multicast to and from %s is dropped" + in,
+		everywhere: "multicast is dropped between all hosts",
+		to:         "multicast to %s is dropped",
+		from:       "multicast of %s is dropped",
+		both:       "multicast to and from %s is dropped",
 		pair:       "multicast is dropped" + dropped + " from",
+		degree:     dropped,
 	}
 	return j.blame(c, nearly, func(p Pair) bool { return p.compared() }, func(p Pair) bool { return p.Limited() })
 }
@@ -283,9 +213,7 @@ func mtuHole(j *job) []Finding {
 			Severity: Fault,
 			Why:      "full packets are lost there: chunks are made smaller, and other programs stand still",
 			Remedy: fmt.Sprintf(
-				"mend the MTU of that switch port or tunnel, or sudo ip link set IFACE mtu %d on all hosts",
-				least,
-			),
+				"mend the MTU of that switch port or tunnel, or sudo ip link set IFACE mtu %d on all hosts", least),
 		},
 		everywhere: size + " pass nowhere",
 		to:         size + " do not reach %s",
@@ -313,12 +241,8 @@ func lossyPath(j *job) []Finding {
 		from:       "datagrams of %s are lost",
 		both:       "datagrams to and from %s are lost",
 		pair:       "datagrams are lost from",
+		degree:     fmt.Sprintf(" (up to %.1f %%)", 100*worst),
 	}
-	share := fmt.Sprintf(" (up to %.1f %%)", 100*worst)
-	for _, text := range []*string{&c.everywhere, &c.to, &c.from, &c.both} {
-		*text += strings.ReplaceAll(share, "%", "%%")
-	}
-	c.everywhere = "datagrams are lost between all hosts" + share
 	lost := func(p Pair) bool { return p.Lost >= some }
 	return j.blame(c, nearly, func(p Pair) bool { return p.Flows == 0 || p.Stopped < p.Flows }, lost)
 }

@@ -2,7 +2,6 @@ package doctor
 
 import (
 	"fmt"
-	"net/netip"
 	"strings"
 )
 
@@ -27,27 +26,18 @@ var pathRules = []rule{
 func mtuBelow(f *Facts, l *Link) (found []Finding) {
 	seen, queue := map[string]bool{l.Name: true}, l.Below
 	for len(queue) > 0 {
-		below := f.link(queue[0])
+		below := f.Link(queue[0])
 		queue = queue[1:]
 		if below == nil || seen[below.Name] {
 			continue
 		}
 		seen[below.Name] = true
 		queue = append(queue, below.Below...)
-		found = append(found, one(
-			below.MTU < l.MTU,
-			Fault,
-			l.Name,
+		found = append(found, one(below.MTU < l.MTU, Fault, l.Name,
 			fmt.Sprintf("the MTU is %d, but %s below it has %d", l.MTU, below.Name, below.MTU),
 			"full packets are lost there, small ones pass: a job starts and then stands still or repairs",
-			fmt.Sprintf(
-				"sudo ip link set %s mtu %d, or sudo ip link set %s mtu %d",
-				below.Name,
-				l.MTU,
-				l.Name,
-				below.MTU,
-			),
-		)...)
+			fmt.Sprintf("sudo ip link set %s mtu %d, or sudo ip link set %s mtu %d", below.Name, l.MTU, l.Name,
+				below.MTU))...)
 	}
 	return found
 }
@@ -55,19 +45,11 @@ func mtuBelow(f *Facts, l *Link) (found []Finding) {
 // mtuOfRoute finds a route that takes less than its interface.
 func mtuOfRoute(f *Facts, l *Link) (found []Finding) {
 	for _, r := range f.Routes {
-		found = append(found, one(
-			r.Link == l.Name && r.MTU > 0 && r.MTU < l.MTU,
-			Warning,
-			l.Name,
+		found = append(found, one(r.Link == l.Name && r.MTU > 0 && r.MTU < l.MTU, Warning, l.Name,
 			fmt.Sprintf("the route to %s takes packets of %d bytes, the interface %d", r.To, r.MTU, l.MTU),
 			"multicast goes by the interface: if the path takes no more than the route says, it is lost",
-			fmt.Sprintf(
-				"sudo ip link set %s mtu %d, or take mtu from the route: ip route show dev %s",
-				l.Name,
-				r.MTU,
-				l.Name,
-			),
-		)...)
+			fmt.Sprintf("sudo ip link set %s mtu %d, or take mtu from the route: ip route show dev %s", l.Name, r.MTU,
+				l.Name))...)
 	}
 	return found
 }
@@ -126,14 +108,4 @@ func firewallDrops(f *Facts) (found []Finding) {
 		found = append(found, finding)
 	}
 	return found
-}
-
-// network returns the chosen interface's.
-func (f *Facts) network() string {
-	if l := f.chosen(); l != nil && len(l.IPv4) > 0 {
-		if p, err := netip.ParsePrefix(l.IPv4[0]); err == nil {
-			return p.Masked().String()
-		}
-	}
-	return "10.0.0.0/8"
 }

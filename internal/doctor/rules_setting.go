@@ -2,7 +2,6 @@ package doctor
 
 import (
 	"fmt"
-	"net/netip"
 	"slices"
 	"strings"
 
@@ -26,22 +25,11 @@ var settingRules = []rule{
 			"it is for tests: chunks thrown away come by repair", "unset MCAST_LOSS")
 	}},
 	{"ttl-of-zero", func(f *Facts) []Finding {
-		return one(
-			f.Settings.Set["MCAST_TTL"] == "0" && !f.onLoopback(),
-			Fault,
-			"MCAST_TTL",
-			"MCAST_TTL=0 keeps multicast on this host",
-			"ranks of other hosts hear nothing",
-			"unset MCAST_TTL",
-		)
+		return one(f.Settings.Set["MCAST_TTL"] == "0" && !f.onLoopback(), Fault, "MCAST_TTL",
+			"MCAST_TTL=0 keeps multicast on this host", "ranks of other hosts hear nothing", "unset MCAST_TTL")
 	}},
 	{"gloo-interface", glooInterface},
 	{"nccl-interface", ncclInterface},
-}
-
-func (f *Facts) onLoopback() bool {
-	l := f.chosen()
-	return l == nil || l.Loopback
 }
 
 func unknownSettings(f *Facts) (found []Finding) {
@@ -59,20 +47,10 @@ func chunkTooLarge(f *Facts, l *Link) []Finding {
 	if err != nil || chunk == 0 {
 		return nil
 	}
-	return one(
-		udp.PacketFor(f.family(), chunk) > l.MTU,
-		Fault,
-		"MCAST_CHUNK",
-		fmt.Sprintf(
-			"MCAST_CHUNK=%d makes packets of %d bytes, %s carries %d",
-			chunk,
-			udp.PacketFor(f.family(), chunk),
-			l.Name,
-			l.MTU,
-		),
-		"no rank can join with it",
-		"unset MCAST_CHUNK: then it is fitted to what the paths carry",
-	)
+	return one(udp.PacketFor(f.Family(), chunk) > l.MTU, Fault, "MCAST_CHUNK",
+		fmt.Sprintf("MCAST_CHUNK=%d makes packets of %d bytes, %s carries %d", chunk,
+			udp.PacketFor(f.Family(), chunk), l.Name, l.MTU),
+		"no rank can join with it", "unset MCAST_CHUNK: then it is fitted to what the paths carry")
 }
 
 func receiveBufferCut(f *Facts) []Finding {
@@ -80,18 +58,10 @@ func receiveBufferCut(f *Facts) []Finding {
 	if err != nil || f.Net.RmemMax == 0 {
 		return nil
 	}
-	return one(
-		asked > f.Net.RmemMax,
-		Warning,
-		"MCAST_RCVBUF",
-		fmt.Sprintf(
-			"MCAST_RCVBUF=%s is more than net.core.rmem_max=%d allows",
-			byteCount(asked),
-			f.Net.RmemMax,
-		),
+	return one(asked > f.Net.RmemMax, Warning, "MCAST_RCVBUF",
+		fmt.Sprintf("MCAST_RCVBUF=%s is more than net.core.rmem_max=%d allows", ByteCount(asked), f.Net.RmemMax),
 		"the kernel cuts it without a word, and the window with it",
-		fmt.Sprintf("sudo sysctl -w net.core.rmem_max=%d", asked),
-	)
+		fmt.Sprintf("sudo sysctl -w net.core.rmem_max=%d", asked))
 }
 
 // glooInterface finds an embedded gloo that is told another interface; by itself it takes the address
@@ -101,24 +71,10 @@ func glooInterface(f *Facts) []Finding {
 	if names == "" || f.onLoopback() || f.Chosen.Error != "" {
 		return nil
 	}
-	return one(
-		!slices.Contains(strings.Split(names, ","), f.Chosen.Name),
-		Warning,
-		"GLOO_SOCKET_IFNAME",
+	return one(!slices.Contains(strings.Split(names, ","), f.Chosen.Name), Warning, "GLOO_SOCKET_IFNAME",
 		fmt.Sprintf("gloo takes %s, this library %s", names, f.Chosen.Name),
 		"the operations that gloo does go by another network, perhaps a slow one, or none",
-		"unset GLOO_SOCKET_IFNAME, or export GLOO_SOCKET_IFNAME="+f.Chosen.Name,
-	)
-}
-
-// prefixes returns the addresses of an interface, of both kinds, with their networks.
-func (l *Link) prefixes() (found []netip.Prefix) {
-	for _, text := range slices.Concat(l.IPv4, l.IPv6) {
-		if p, err := netip.ParsePrefix(text); err == nil {
-			found = append(found, p)
-		}
-	}
-	return found
+		"unset GLOO_SOCKET_IFNAME, or export GLOO_SOCKET_IFNAME="+f.Chosen.Name)
 }
 
 // ncclInterface compares with what NCCL's own sockets take.

@@ -12,7 +12,9 @@ PURE = tuple((Path(__file__).parent / "pure.txt").read_text().split())
 SHORT_RACE = ("./internal/lab/sim/search", "./internal/lab/testbed/faults")
 # Those with files named links_test.go.
 LINKS = (
-    "./internal/doctor",
+    "./cmd/mcast",
+    "./internal/doctor/examine",
+    "./internal/doctor/survey",
     "./internal/lab/testbed/diagnosis",
     "./internal/lab/testbed/faults",
     "./internal/lab/testbed/troubles",

@@ -24,11 +24,6 @@ import (
 // mostInKnot is how many files of a package may need each other in a circle. A file is then a thing, and not a page of one.
 const mostInKnot = 20
 
-// knots are the packages that are over it yet. These numbers only fall.
-var knots = map[string]int{
-	"internal/doctor": 23,
-}
-
 // ordered are the packages that say in their comments which file uses which. Two files may need each other all the same:
 // a type, and the checks of it that the build tag invariants switches on.
 var ordered = []string{"internal/protocol/multicast"}
@@ -66,17 +61,11 @@ func TestKnots(t *testing.T) {
 	for _, p := range ours {
 		_, name, _ := strings.Cut(p.ImportPath, "torch-mcast/torch-mcast/")
 		knot := largest(uses(t, set, from, &p))
-		limit, over := knots[name]
-		if !over {
-			limit = mostInKnot
-		}
+		limit := mostInKnot
 		if slices.Contains(ordered, name) {
 			limit = 2
 		}
 		assert.LessOrEqual(t, len(knot), limit, "%s: files that need each other in a circle: %v", name, knot)
-		if over {
-			assert.GreaterOrEqual(t, len(knot), limit, "%s has fewer now: lower its number, or take it out", name)
-		}
 	}
 }
 

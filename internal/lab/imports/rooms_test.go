@@ -124,3 +124,23 @@ func TestLevelsAreNoFlags(t *testing.T) {
 	})
 	require.Greater(t, functions, 100)
 }
+
+// TestLinksAreRun: the step "links" of the tests names each package that has tests over real links.
+func TestLinksAreRun(t *testing.T) {
+	root := filepath.Join("..", "..", "..")
+	steps, err := os.ReadFile(filepath.Join(root, "scripts", "testrun", "steps.py"))
+	require.NoError(t, err)
+	found := 0
+	for _, top := range []string{"internal", "cmd", "pkg", "ncclnet"} {
+		require.NoError(t, filepath.WalkDir(filepath.Join(root, top), func(path string, d fs.DirEntry, err error) error {
+			if err == nil && d.Name() == "links_test.go" {
+				found++
+				room, err := filepath.Rel(root, filepath.Dir(path))
+				require.NoError(t, err)
+				assert.Contains(t, string(steps), `"./`+filepath.ToSlash(room)+`"`)
+			}
+			return err
+		}))
+	}
+	require.NotZero(t, found)
+}

@@ -1,36 +1,31 @@
-package doctor
+package examine
 
 import (
-	"io/fs"
 	"math"
 	"net"
-	"path"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/safchain/ethtool"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/torch-mcast/torch-mcast/internal/doctor"
 	"github.com/torch-mcast/torch-mcast/internal/hostnet"
 	"github.com/torch-mcast/torch-mcast/internal/transport/netdev"
 )
 
 // links looks at all interfaces.
-func (g *gatherer) links() {
+func (e *examination) links() {
 	all, err := netlink.LinkList()
 	if err != nil {
-		g.unseen("network interfaces", err.Error(), "")
+		e.unseen("network interfaces", err.Error(), "")
 		return
 	}
-	names := make(map[int]string)
-	for _, l := range all {
-		names[l.Attrs().Index] = l.Attrs().Name
-	}
+	names := namesOf(all)
 	for _, l := range all {
 		a := l.Attrs()
-		found := Link{
+		found := doctor.Link{
 			Name: a.Name, Kind: l.Type(), MTU: a.MTU,
 			Up:        a.RawFlags&unix.IFF_UP != 0,
 			Carrier:   a.RawFlags&unix.IFF_RUNNING != 0,
@@ -59,9 +54,18 @@ func (g *gatherer) links() {
 		if queues, err := netlink.QdiscList(l); err == nil {
 			found.Qdisc = qdisc(queues)
 		}
-		g.Links = append(g.Links, found)
+		e.Links = append(e.Links, found)
 	}
-	g.drivers()
+	e.drivers()
+}
+
+// namesOf returns the names of links, by their indices.
+func namesOf(links []netlink.Link) map[int]string {
+	names := make(map[int]string)
+	for _, l := range links {
+		names[l.Attrs().Index] = l.Attrs().Name
+	}
+	return names
 }
 
 func addresses(l netlink.Link, family int) (found []string) {
@@ -92,16 +96,16 @@ func qdisc(all []netlink.Qdisc) string {
 var offloads = []string{"rx-gro", "tx-generic-segmentation", "rx-checksum"}
 
 // drivers asks the drivers of interfaces that are up.
-func (g *gatherer) drivers() {
+func (e *examination) drivers() {
 	tool, err := ethtool.NewEthtool()
 	if err != nil {
-		g.unseen("speed, queues and offloads of interfaces", err.Error(), "")
+		e.unseen("speed, queues and offloads of interfaces", err.Error(), "")
 		return
 	}
 	defer tool.Close()
-	for i := range g.Links {
-		l := &g.Links[i]
-		l.Hardware = g.hardware(l, 0)
+	for i := range e.Links {
+		l := &e.Links[i]
+		l.Hardware = e.hardware(l, 0)
 		if !l.Up || l.Loopback {
 			continue
 		}
@@ -127,53 +131,35 @@ func (g *gatherer) drivers() {
 			}
 		}
 		function, _ := tool.BusInfo(l.Name) // empty: it is on no bus
-		l.IRQs, l.Near = g.irqsOf(l.Name, function), g.near(l.Name, function)
+		l.IRQs, l.Near = e.irqsOf(l.Name, function), e.near(l.Name, function)
 	}
 }
 
 // hardware tells whether an interface is a device on some bus, or lies on one as a VLAN or bond does.
 // sysfs knows as well, but of the network namespace that it was mounted in.
-func (f *Facts) hardware(l *Link, deep int) bool {
+func (e *examination) hardware(l *doctor.Link, deep int) bool {
 	const deepest = 8 // of VLANs on bonds on ..., against circles
 	if l == nil || l.Loopback || deep > deepest {
 		return false
 	}
 	return l.Kind == "device" || slices.ContainsFunc(l.Below, func(below string) bool {
-		return f.hardware(f.link(below), deep+1)
+		return e.hardware(e.Link(below), deep+1)
 	})
 }
 
-// interrupts returns those of a PCI function, and the CPUs that they go to.
-func (g *gatherer) interrupts(function string) (found []IRQ) {
-	numbers, _ := fs.Glob(g.root, "sys/bus/pci/devices/"+function+"/msi_irqs/*") // none is none
-	for _, at := range numbers {
-		n, err := strconv.Atoi(path.Base(at))
-		if err != nil {
-			continue
-		}
-		for _, file := range []string{"effective_affinity_list", "smp_affinity_list"} {
-			if cpus := text(g.root, path.Join("proc/irq", path.Base(at), file)); cpus != "" {
-				found = append(found, IRQ{n, cpus})
-				break
-			}
-		}
-	}
-	return found
-}
-
 // choose asks the library which interface it takes, and finds out why.
-func (g *gatherer) choose() {
-	c := &g.Chosen
-	ifi, addrs, err := hostnet.Uplink(g.settings.First(), netdev.Version(g.settings.Version()))
+func (e *examination) choose() {
+	c := &e.Chosen
+	ifi, addrs, err := hostnet.Uplink(e.settings.First(), netdev.Version(e.settings.Version()))
 	switch {
-	case g.settings.Interface != "":
-		c.Why, c.Name = ByName, g.settings.First()
+	case e.settings.Interface != "":
+		c.Why, c.Name = doctor.ByName, e.settings.First()
 	case err == nil && ifi.Flags&net.FlagLoopback != 0:
-		c.Why = ByDefault
-	case g.defaultRoute():
-		c.Why = ByRoute
+		c.Why = doctor.ByDefault
+	case e.defaultRoute():
+		c.Why = doctor.ByRoute
 	default:
-		c.Why = ByBeingOne
+		c.Why = doctor.ByBeingOne
 	}
 	if err != nil {
 		c.Error = err.Error()
@@ -183,7 +169,7 @@ func (g *gatherer) choose() {
 }
 
 // defaultRoute reports whether this host has one for IPv4.
-func (g *gatherer) defaultRoute() bool {
+func (e *examination) defaultRoute() bool {
 	all, err := netlink.RouteList(nil, netlink.FAMILY_V4)
 	return err == nil && slices.ContainsFunc(all, func(r netlink.Route) bool {
 		return r.Dst == nil || r.Dst.IP.IsUnspecified()
@@ -191,18 +177,14 @@ func (g *gatherer) defaultRoute() bool {
 }
 
 // routes reads the main table, and asks where multicast would go by it.
-func (g *gatherer) routes() {
+func (e *examination) routes() {
 	all, err := netlink.RouteList(nil, netlink.FAMILY_V4)
 	if err != nil {
-		g.unseen("routes", err.Error(), "ip route show")
+		e.unseen("routes", err.Error(), "ip route show")
 		return
 	}
-	names := make(map[int]string)
-	if links, err := netlink.LinkList(); err == nil {
-		for _, l := range links {
-			names[l.Attrs().Index] = l.Attrs().Name
-		}
-	}
+	links, _ := netlink.LinkList() // links has said why there is none
+	names := namesOf(links)
 	for _, r := range all {
 		to := "0.0.0.0/0"
 		if r.Dst != nil {
@@ -210,16 +192,16 @@ func (g *gatherer) routes() {
 		}
 		if len(r.MultiPath) > 0 {
 			for _, hop := range r.MultiPath {
-				g.Routes = append(g.Routes, Route{To: to, Link: names[hop.LinkIndex], MTU: r.MTU})
+				e.Routes = append(e.Routes, doctor.Route{To: to, Link: names[hop.LinkIndex], MTU: r.MTU})
 			}
 			continue
 		}
-		g.Routes = append(g.Routes, Route{To: to, Link: names[r.LinkIndex], MTU: r.MTU})
+		e.Routes = append(e.Routes, doctor.Route{To: to, Link: names[r.LinkIndex], MTU: r.MTU})
 	}
 	switch found, err := netlink.RouteGet(net.IPv4(239, 192, 0, 1)); {
 	case err != nil:
-		g.MulticastRoute = strings.TrimSpace(err.Error())
+		e.MulticastRoute = strings.TrimSpace(err.Error())
 	case len(found) > 0:
-		g.MulticastRoute = names[found[0].LinkIndex]
+		e.MulticastRoute = names[found[0].LinkIndex]
 	}
 }

@@ -1,4 +1,4 @@
-package doctor
+package examine
 
 import (
 	"net"
@@ -13,8 +13,8 @@ import (
 )
 
 // kernel asks which features that the library uses the running kernel has.
-func (g *gatherer) kernel() {
-	k := &g.Kernel
+func (e *examination) kernel() {
+	k := &e.Kernel
 	var name unix.Utsname
 	if unix.Uname(&name) == nil {
 		k.Release = unix.ByteSliceToString(name.Release[:])
@@ -22,7 +22,7 @@ func (g *gatherer) kernel() {
 	if has, err := batch.Probe(); err == nil {
 		k.Batch, k.Segment, k.Merge = has.Batch, has.Segment, has.Merge
 	} else {
-		g.unseen("what the kernel has of UDP", err.Error(), "")
+		e.unseen("what the kernel has of UDP", err.Error(), "")
 	}
 	k.ReusePort = takes(unix.SOCK_DGRAM, unix.SOL_SOCKET, unix.SO_REUSEPORT, 1)
 	k.MulticastAll = takes(unix.SOCK_DGRAM, unix.IPPROTO_IP, unix.IP_MULTICAST_ALL, 0)
@@ -61,35 +61,31 @@ func tellsWindow() bool {
 }
 
 // sockets reads what the kernel allows sockets.
-func (g *gatherer) sockets() {
-	n, name := &g.Net, g.Chosen.Name
-	n.RmemMax = g.sysctl("net/core/rmem_max", 0)
-	n.WmemMax = g.sysctl("net/core/wmem_max", 0)
-	n.OptmemMax = g.sysctl("net/core/optmem_max", 0)
-	n.Backlog = g.sysctl("net/core/netdev_max_backlog", 0)
-	n.RPFilter = max(g.sysctl("net/ipv4/conf/all/rp_filter", 0),
-		g.sysctl("net/ipv4/conf/"+name+"/rp_filter", 0))
-	if ports := strings.Fields(
-		text(g.root, "proc/sys/net/ipv4/ip_local_port_range"),
-	); len(
-		ports,
-	) == 2 {
+func (e *examination) sockets() {
+	n, name := &e.Net, e.Chosen.Name
+	n.RmemMax = e.sysctl("net/core/rmem_max", 0)
+	n.WmemMax = e.sysctl("net/core/wmem_max", 0)
+	n.OptmemMax = e.sysctl("net/core/optmem_max", 0)
+	n.Backlog = e.sysctl("net/core/netdev_max_backlog", 0)
+	n.RPFilter = max(e.sysctl("net/ipv4/conf/all/rp_filter", 0),
+		e.sysctl("net/ipv4/conf/"+name+"/rp_filter", 0))
+	if ports := strings.Fields(text(e.root, "proc/sys/net/ipv4/ip_local_port_range")); len(ports) == 2 {
 		n.Ports = int(float(ports[1])) - int(float(ports[0])) + 1
 	}
-	l := g.chosen()
+	l := e.ChosenLink()
 	if l == nil {
 		return
 	}
-	n.ChunkBytes = udp.ChunkFor(g.family(), l.MTU)
-	if g.settings.Chunk > 0 {
-		n.ChunkBytes = g.settings.Chunk
+	n.ChunkBytes = udp.ChunkFor(e.Family(), l.MTU)
+	if e.settings.Chunk > 0 {
+		n.ChunkBytes = e.settings.Chunk
 	}
 	receive := n.RmemMax
-	if asked := g.settings.ReceiveBuffer; asked > 0 {
+	if asked := e.settings.ReceiveBuffer; asked > 0 {
 		receive = min(receive, asked)
 	}
 	const doubled = 2 // the kernel does, for its own share
-	n.WindowFor = batch.Queue(doubled*receive, udp.PacketFor(g.family(), n.ChunkBytes), l.Loopback)
+	n.WindowFor = batch.Queue(doubled*receive, udp.PacketFor(e.Family(), n.ChunkBytes), l.Loopback)
 }
 
 // interfaceAt returns the index of an interface and its address.

@@ -1,6 +1,6 @@
 //go:build links
 
-package doctor
+package examine
 
 import (
 	"compress/gzip"
@@ -16,6 +16,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/torch-mcast/torch-mcast/internal/doctor"
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
@@ -45,10 +46,10 @@ func apart(t *testing.T) *patient {
 var seen []sighting
 
 // examine gathers the facts in the namespace.
-func (p *patient) examine(t *testing.T) Facts {
+func (p *patient) examine(t *testing.T) doctor.Facts {
 	t.Helper()
-	var f Facts
-	p.Do(func() { f = Gather(t.Context(), Options{Environ: p.env, Listen: p.listen}) })
+	var f doctor.Facts
+	p.Do(func() { f = Host(t.Context(), Options{Environ: p.env, Listen: p.listen}) })
 	seen = append(seen, sighting{t.Name(), f})
 	return f
 }

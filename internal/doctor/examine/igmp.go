@@ -1,4 +1,4 @@
-package doctor
+package examine
 
 import (
 	"context"
@@ -13,24 +13,25 @@ import (
 	"golang.org/x/net/bpf"
 	"golang.org/x/sys/unix"
 
+	"github.com/torch-mcast/torch-mcast/internal/doctor"
 	"github.com/torch-mcast/torch-mcast/internal/transport/batch"
 )
 
 // igmp looks at how the chosen interface speaks IGMP, and listens for a querier.
-func (g *gatherer) igmp(ctx context.Context) {
-	name, i := g.Chosen.Name, &g.IGMP
-	i.MaxMemberships = g.sysctl("net/ipv4/igmp_max_memberships", -1)
-	i.Forced = max(g.sysctl("net/ipv4/conf/all/force_igmp_version", 0),
-		g.sysctl("net/ipv4/conf/"+name+"/force_igmp_version", 0))
-	i.Version = igmpVersion(text(g.root, "proc/thread-self/net/igmp"), name)
-	l := g.chosen()
-	if at, err := netip.ParseAddr(g.Chosen.Address); l == nil || l.Loopback || g.Listen <= 0 || g.Chosen.Error != "" || err == nil && at.Is6() {
+func (e *examination) igmp(ctx context.Context) {
+	name, i := e.Chosen.Name, &e.IGMP
+	i.MaxMemberships = e.sysctl("net/ipv4/igmp_max_memberships", -1)
+	i.Forced = max(e.sysctl("net/ipv4/conf/all/force_igmp_version", 0),
+		e.sysctl("net/ipv4/conf/"+name+"/force_igmp_version", 0))
+	i.Version = igmpVersion(text(e.root, "proc/thread-self/net/igmp"), name)
+	l := e.ChosenLink()
+	if l == nil || l.Loopback || e.Listen <= 0 || e.Chosen.Error != "" || e.Family() == batch.IPv6 {
 		return // with an address of IPv6 it speaks MLD instead
 	}
 	const remedy = "sudo mcast doctor, or give it CAP_NET_RAW"
-	q, err := listen(ctx, g.Listen, name, g.Chosen.Address)
+	q, err := listen(ctx, e.Listen, name, e.Chosen.Address)
 	if err != nil {
-		g.unseen("whether a querier asks on "+name, err.Error(), remedy)
+		e.unseen("whether a querier asks on "+name, err.Error(), remedy)
 		return
 	}
 	i.Querier = q
@@ -49,19 +50,18 @@ func igmpVersion(table, name string) string {
 	return ""
 }
 
-// IGMP's messages (RFC 2236, 2), and how long a querier may be silent (8.2).
+// IGMP's messages (RFC 2236, 2).
 const (
-	igmpQuery   = 0x11
-	igmpReport  = 0x16
-	igmpLeave   = 0x17
-	longQuery   = 12 // bytes of one of version 3, at least (RFC 3376, 4.1)
-	queriedEach = 125 * time.Second
+	igmpQuery  = 0x11
+	igmpReport = 0x16
+	igmpLeave  = 0x17
+	longQuery  = 12 // bytes of one of version 3, at least (RFC 3376, 4.1)
 )
 
 // listen waits for a query. So that it need not wait for the next one of all groups, which comes
 // every 125 s, it joins a group and leaves it: a querier then asks at once whether somebody else is
 // in it (RFC 2236, 3).
-func listen(ctx context.Context, most time.Duration, name, address string) (q Querier, err error) {
+func listen(ctx context.Context, most time.Duration, name, address string) (q doctor.Querier, err error) {
 	index, at, err := interfaceAt(name, address)
 	if err != nil {
 		return q, err
@@ -80,12 +80,7 @@ func listen(ctx context.Context, most time.Duration, name, address string) (q Qu
 	}
 	// A query for one group is sent to that group, which nobody here is in any more.
 	all := &unix.PacketMreq{Ifindex: int32(index), Type: unix.PACKET_MR_ALLMULTI}
-	if err := unix.SetsockoptPacketMreq(
-		fd,
-		unix.SOL_PACKET,
-		unix.PACKET_ADD_MEMBERSHIP,
-		all,
-	); err != nil {
+	if err := unix.SetsockoptPacketMreq(fd, unix.SOL_PACKET, unix.PACKET_ADD_MEMBERSHIP, all); err != nil {
 		return q, fmt.Errorf("receive all multicast of %s: %w", name, err)
 	}
 	start := time.Now()
@@ -110,7 +105,7 @@ func listen(ctx context.Context, most time.Duration, name, address string) (q Qu
 }
 
 // query reads an IP packet that may be a query of somebody else.
-func query(packet []byte, own netip.Addr) (q Querier) {
+func query(packet []byte, own netip.Addr) (q doctor.Querier) {
 	if len(packet) < 20 {
 		return q
 	}
@@ -122,7 +117,7 @@ func query(packet []byte, own netip.Addr) (q Querier) {
 	if from == own {
 		return q
 	}
-	q = Querier{Heard: true, From: from.String(), Version: 2}
+	q = doctor.Querier{Heard: true, From: from.String(), Version: 2}
 	length := int(packet[2])<<8 | int(packet[3])
 	switch {
 	case length-header >= longQuery:

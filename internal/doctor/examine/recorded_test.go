@@ -1,6 +1,6 @@
 //go:build !links
 
-package doctor
+package examine
 
 import (
 	"compress/gzip"
@@ -11,14 +11,17 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/torch-mcast/torch-mcast/internal/doctor"
 )
 
-// patient is one that was seen before. `go test -tags links ./internal/doctor -args -record`, as root, sees all anew.
+// patient is one that was seen before. `go test -tags links ./internal/doctor/examine -args -record`, as root,
+// sees all anew.
 type patient struct {
 	nowhere
 	env    []string
 	listen time.Duration
-	seen   []Facts // that are to come
+	seen   []doctor.Facts // that are to come
 }
 
 // cabled returns the patient of this test.
@@ -51,7 +54,7 @@ func apart(t *testing.T) *patient {
 }
 
 // examine returns what was seen next.
-func (p *patient) examine(t *testing.T) (f Facts) {
+func (p *patient) examine(t *testing.T) (f doctor.Facts) {
 	t.Helper()
 	require.NotEmpty(t, p.seen, "the test looked less often when it was recorded")
 	f, p.seen = p.seen[0], p.seen[1:]

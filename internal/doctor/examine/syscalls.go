@@ -1,4 +1,4 @@
-package doctor
+package examine
 
 import (
 	"crypto/rand"
@@ -7,18 +7,14 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
-)
 
-// Blocked is a system call that the library uses and that is refused here.
-type Blocked struct {
-	Name  string `json:"name"`
-	Error string `json:"error"`
-}
+	"github.com/torch-mcast/torch-mcast/internal/doctor"
+)
 
 // syscalls tries the system calls that the library uses, with arguments that have no effect, and reads whether a
 // seccomp filter is there to refuse some. A kernel that lacks a call answers ENOSYS, and some filters do so too;
 // others answer EPERM.
-func (g *gatherer) syscalls() {
+func (e *examination) syscalls() {
 	const nothing = ^uintptr(0) // no descriptor
 	for _, call := range []struct {
 		name   string
@@ -34,21 +30,18 @@ func (g *gatherer) syscalls() {
 	} {
 		_, _, err := unix.Syscall(call.number, call.args[0], call.args[1], call.args[2])
 		if errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EPERM) {
-			g.Kernel.Blocked = append(g.Kernel.Blocked, Blocked{call.name, err.Error()})
+			e.Kernel.Blocked = append(e.Kernel.Blocked, doctor.Blocked{Name: call.name, Error: err.Error()})
 		}
 	}
 	if err := tryUnix(); err != nil {
-		g.Kernel.Blocked = append(g.Kernel.Blocked, Blocked{unixSockets, err.Error()})
+		e.Kernel.Blocked = append(e.Kernel.Blocked, doctor.Blocked{Name: doctor.UnixSockets, Error: err.Error()})
 	}
-	for line := range strings.Lines(text(g.root, "proc/thread-self/status")) {
+	for line := range strings.Lines(text(e.root, "proc/thread-self/status")) {
 		if value, is := strings.CutPrefix(line, "Seccomp:"); is {
-			g.Kernel.Filtered = strings.TrimSpace(value) == "2" // SECCOMP_MODE_FILTER
+			e.Kernel.Filtered = strings.TrimSpace(value) == "2" // SECCOMP_MODE_FILTER
 		}
 	}
 }
-
-// unixSockets are by which ranks of a host share memory.
-const unixSockets = "AF_UNIX sockets"
 
 // tryUnix connects to this process, as ranks of a host do to each other.
 func tryUnix() error {

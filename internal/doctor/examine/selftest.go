@@ -1,4 +1,4 @@
-package doctor
+package examine
 
 import (
 	"bytes"
@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/torch-mcast/torch-mcast/internal/transport/batch"
+	"github.com/torch-mcast/torch-mcast/internal/doctor"
 	"github.com/torch-mcast/torch-mcast/internal/transport/udp"
 )
 
@@ -22,47 +22,39 @@ const (
 )
 
 // tests tries what the library will do, on this host alone.
-func (g *gatherer) tests() {
-	if g.chosen() == nil || g.Chosen.Error != "" {
+func (e *examination) tests() {
+	if e.ChosenLink() == nil || e.Chosen.Error != "" {
 		return // Diagnose has the reason
 	}
-	at := netip.AddrPortFrom(netip.MustParseAddr(g.Chosen.Address), 0)
-	f := g.family()
-	g.test(TestSmall, func() error { return g.loopsBack(udp.MinPacket(f)) })
-	g.test(TestFull, func() error { return g.loopsBack(udp.PacketFor(f, udp.ChunkFor(f, g.chosen().MTU))) })
-	g.test(TestUDP, func() error { return echoUDP(at) })
-	g.test(TestTCP, func() error { return echoTCP(at) })
-	g.test(TestMemory, g.fill)
+	at := netip.AddrPortFrom(netip.MustParseAddr(e.Chosen.Address), 0)
+	f := e.Family()
+	e.test(doctor.TestSmall, func() error { return e.loopsBack(udp.MinPacket(f)) })
+	e.test(doctor.TestFull, func() error { return e.loopsBack(udp.PacketFor(f, udp.ChunkFor(f, e.ChosenLink().MTU))) })
+	e.test(doctor.TestUDP, func() error { return echoUDP(at) })
+	e.test(doctor.TestTCP, func() error { return echoTCP(at) })
+	e.test(doctor.TestMemory, e.fill)
 }
 
-// family returns the version of IP that the library takes, IPv4 where there is no address.
-func (f *Facts) family() *batch.Family {
-	if at, err := netip.ParseAddr(f.Chosen.Address); err == nil && at.Is6() {
-		return batch.IPv6
-	}
-	return batch.IPv4
-}
-
-func (g *gatherer) test(name string, try func() error) {
+func (e *examination) test(name string, try func() error) {
 	start := time.Now()
-	t := Test{Name: name}
+	t := doctor.Test{Name: name}
 	if err := try(); err != nil {
 		t.Error = err.Error()
 	}
 	t.Took = time.Since(start)
-	g.Tests = append(g.Tests, t)
+	e.Tests = append(e.Tests, t)
 }
 
 // loopsBack multicasts packets of so many bytes on the chosen interface until one comes back. They
 // do not leave this host: their TTL is 0.
-func (g *gatherer) loopsBack(packet int) error {
-	ifi, err := net.InterfaceByName(g.Chosen.Name)
+func (e *examination) loopsBack(packet int) error {
+	ifi, err := net.InterfaceByName(e.Chosen.Name)
 	if err != nil {
 		return err
 	}
 	p, err := udp.OpenProber(udp.Options{
-		Size: 1, Job: rand.Uint64(), Group: randomGroup(g.family()), Port: 10000 + uint16(rand.IntN(20000)),
-		Interface: ifi, Sources: []netip.Addr{netip.MustParseAddr(g.Chosen.Address)},
+		Size: 1, Job: rand.Uint64(), Group: randomGroup(e.Family()), Port: 10000 + uint16(rand.IntN(20000)),
+		Interface: ifi, Sources: []netip.Addr{netip.MustParseAddr(e.Chosen.Address)},
 	})
 	if err != nil {
 		return err
@@ -152,9 +144,9 @@ func exchanged(from, to net.Conn, within time.Duration) error {
 
 // fill takes the shared memory of a window and writes to every page. Where that might have the
 // kernel end this process it does not try.
-func (g *gatherer) fill() error {
-	if left := g.memoryLeft(); left > 0 && left < 4*testWindow {
-		return fmt.Errorf("%s are left, too little to try", byteCount(left))
+func (e *examination) fill() error {
+	if left, _ := e.Memory.Left(); left > 0 && left < 4*testWindow {
+		return fmt.Errorf("%s are left, too little to try", doctor.ByteCount(left))
 	}
 	fd, err := unix.MemfdCreate("mcast-doctor", unix.MFD_CLOEXEC)
 	if err != nil {

@@ -1,4 +1,4 @@
-package doctor
+package main
 
 import (
 	"os"
@@ -7,15 +7,17 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/torch-mcast/torch-mcast/internal/doctor"
 )
 
 // TestMeasureTakesWaitAlong uses a shell that writes the command to a file instead of starting it.
 func TestMeasureTakesWaitAlong(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "started")
-	r := Remote{Shell: []string{"sh", "-c", `echo "$1" > ` + file}, Program: "mcast", Wait: 2 * time.Minute}
-	_, _, err := Measure(t.Context(), []string{"host0"}, []Facts{{Host: "host0"}}, "host0:4000", "secret", r)
+	r := remote{shell: []string{"sh", "-c", `echo "$1" > ` + file}, program: "mcast", wait: 2 * time.Minute}
+	_, _, err := r.measure(t.Context(), []string{"host0"}, []doctor.Facts{{Host: "host0"}}, "host0:4000", "secret")
 	require.ErrorContains(t, err, "no host measured")
 	line, err := os.ReadFile(file)
 	require.NoError(t, err)
-	require.Contains(t, string(line), "'--wait=2m0s'")
+	require.Contains(t, string(line), "--wait=2m0s")
 }

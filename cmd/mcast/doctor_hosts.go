@@ -1,4 +1,4 @@
-package doctor
+package main
 
 import (
 	"context"
@@ -13,24 +13,27 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/torch-mcast/torch-mcast/internal/config"
+	"github.com/torch-mcast/torch-mcast/internal/cli"
+	"github.com/torch-mcast/torch-mcast/internal/doctor"
 )
 
-// Remote says how other hosts are asked.
-type Remote struct {
-	// Shell starts a command on a host: its own arguments, then the host, then the command's line.
-	Shell   []string
-	Program string        // mcast, as those hosts name it
-	Args    []string      // of mcast doctor there
-	Environ []string      // variables; those about a job are passed on, but no secrets
-	Wait    time.Duration // for the others, where they meet
+// remote says how other hosts are asked.
+type remote struct {
+	// shell starts a command on a host: its own arguments, then the host, then the command's line.
+	shell   []string
+	program string        // mcast, as those hosts name it
+	args    []string      // of mcast doctor there
+	environ []string      // variables; those about a job are passed on, but no secrets
+	wait    time.Duration // for the others, where they meet
 }
 
-// Ask gathers the facts of each host, and returns the hosts that answered. Hosts that do not answer are in
+// askAll gathers the facts of each host, and returns the hosts that answered. Hosts that do not answer are in
 // the findings. Hosts that give themselves the same name get the names that they were asked by.
-func Ask(ctx context.Context, hosts []string, r Remote) (answered []string, facts []Facts, silent []Finding) {
+func (r *remote) askAll(
+	ctx context.Context, hosts []string,
+) (answered []string, facts []doctor.Facts, silent []doctor.Finding) {
 	const atOnce = 32
-	found, failed := make([]*Facts, len(hosts)), make([]error, len(hosts))
+	found, failed := make([]*doctor.Facts, len(hosts)), make([]error, len(hosts))
 	var g errgroup.Group
 	g.SetLimit(atOnce)
 	for i, host := range hosts {
@@ -45,9 +48,9 @@ func Ask(ctx context.Context, hosts []string, r Remote) (answered []string, fact
 			answered, facts = append(answered, host), append(facts, *found[i])
 			continue
 		}
-		silent = append(silent, Finding{Severity: Fault, Name: "host-silent", Subject: host,
+		silent = append(silent, doctor.Finding{Severity: doctor.Fault, Name: "host-silent", Subject: host,
 			What: "it could not be asked: " + failed[i].Error(), Why: "a fault there would not be found",
-			Remedy: strings.Join(append(slices.Clone(r.Shell), host, r.Program, "version"), " "), Hosts: []string{host}})
+			Remedy: strings.Join(append(slices.Clone(r.shell), host, r.program, "version"), " "), Hosts: []string{host}})
 	}
 	times := make(map[string]int)
 	for i := range facts {
@@ -61,9 +64,9 @@ func Ask(ctx context.Context, hosts []string, r Remote) (answered []string, fact
 	return answered, facts, silent
 }
 
-func (r *Remote) ask(ctx context.Context, host string) (*Facts, error) {
-	out, err := r.run(ctx, host, r.Args...)
-	var report Report
+func (r *remote) ask(ctx context.Context, host string) (*doctor.Facts, error) {
+	out, err := r.run(ctx, host, r.args...)
+	var report doctor.Report
 	if bad := json.Unmarshal(out, &report); bad == nil && report.Facts.Host != "" {
 		return &report.Facts, nil
 	}
@@ -75,16 +78,13 @@ func (r *Remote) ask(ctx context.Context, host string) (*Facts, error) {
 
 // run starts mcast doctor on a host and returns its output. A status that reports findings is an
 // error, too.
-func (r *Remote) run(ctx context.Context, host string, args ...string) ([]byte, error) {
+func (r *remote) run(ctx context.Context, host string, args ...string) ([]byte, error) {
 	if host == "" || strings.HasPrefix(host, "-") { // an option, for the shell
 		return nil, fmt.Errorf("%q is no host", host)
 	}
 	line := append([]string{"env"}, r.carried()...)
-	line = append(append(line, r.Program, "doctor", "--json"), args...)
-	for i := range line {
-		line[i] = quoted(line[i])
-	}
-	cmd := exec.CommandContext(ctx, r.Shell[0], append(slices.Clone(r.Shell[1:]), host, strings.Join(line, " "))...)
+	line = append(append(line, r.program, "doctor", "--json"), args...)
+	cmd := exec.CommandContext(ctx, r.shell[0], append(slices.Clone(r.shell[1:]), host, cli.Quote(line))...)
 	out, err := cmd.Output()
 	var status *exec.ExitError
 	if errors.As(err, &status) && len(status.Stderr) > 0 {
@@ -93,9 +93,11 @@ func (r *Remote) run(ctx context.Context, host string, args ...string) ([]byte, 
 	return out, err
 }
 
-// Measure has hosts that have answered measure the paths between them: facts are those of hosts,
+// measure has hosts that have answered measure the paths between them: facts are those of hosts,
 // and meet is where they meet, an address of one of them.
-func Measure(ctx context.Context, hosts []string, facts []Facts, meet, token string, r Remote) (m Matrix, silent []Finding, err error) {
+func (r *remote) measure(
+	ctx context.Context, hosts []string, facts []doctor.Facts, meet, token string,
+) (m doctor.Matrix, silent []doctor.Finding, err error) {
 	outputs, failed := make([][]byte, len(hosts)), make([]error, len(hosts))
 	var names []string
 	for i := range facts {
@@ -105,24 +107,24 @@ func Measure(ctx context.Context, hosts []string, facts []Facts, meet, token str
 	for i, host := range hosts {
 		all.Go(func() {
 			outputs[i], failed[i] = r.run(ctx, host, "--meet="+meet, "--names="+strings.Join(names, ","), "--token="+token,
-				"--wait="+r.Wait.String(), "--name="+facts[i].Host, "--brief")
+				"--wait="+r.wait.String(), "--name="+facts[i].Host, "--brief")
 		})
 	}
 	all.Wait()
 	for _, out := range outputs {
-		var report JobReport
+		var report doctor.JobReport
 		if json.Unmarshal(out, &report) == nil && len(report.Hosts) > 0 { // of who coordinates
-			return report.Matrix.renumbered(report.Hosts, facts), report.Silent, nil
+			return renumbered(report.Matrix, report.Hosts, facts), report.Silent, nil
 		}
 	}
 	return m, nil, fmt.Errorf("no host measured: %w", errors.Join(failed...))
 }
 
 // renumbered returns the matrix by the places that hosts have among others, by their names.
-func (m Matrix) renumbered(hosts, among []Facts) (n Matrix) {
+func renumbered(m doctor.Matrix, hosts, among []doctor.Facts) (n doctor.Matrix) {
 	at := make([]int, len(hosts))
 	for i := range hosts {
-		at[i] = slices.IndexFunc(among, func(f Facts) bool { return f.Host == hosts[i].Host })
+		at[i] = slices.IndexFunc(among, func(f doctor.Facts) bool { return f.Host == hosts[i].Host })
 	}
 	n.Loops = make([]float64, len(among))
 	for i, rate := range m.Loops {
@@ -140,20 +142,12 @@ func (m Matrix) renumbered(hosts, among []Facts) (n Matrix) {
 }
 
 // carried are the variables that a job on those hosts would have as well.
-func (r *Remote) carried() (found []string) {
-	secret := make(map[string]bool)
-	for _, v := range config.Variables() {
-		secret[v.Name] = v.Secret
-	}
-	for _, entry := range r.Environ {
+func (r *remote) carried() (found []string) {
+	for _, entry := range r.environ {
 		name, value, _ := strings.Cut(entry, "=")
-		if value != "" && !secret[name] &&
-			(strings.HasPrefix(name, "MCAST_") || slices.Contains(concerned, name)) {
+		if concerns, secret := doctor.Variable(name); concerns && !secret && value != "" {
 			found = append(found, entry)
 		}
 	}
 	return found
 }
-
-// quoted has a shell take a word as it is.
-func quoted(word string) string { return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'" }

@@ -9,50 +9,35 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/config"
 )
 
-// jobRules are about what hosts have in common, and the paths between them.
-var jobRules = []jobRule{
+// alikeRules are about what the hosts of a job should have alike.
+var alikeRules = []jobRule{
 	{"settings-differ", settingsDiffer},
 	{"secrets-differ", secretsDiffer},
 	{"same-address-on-hosts", sameAddressOnHosts},
 	{"families-differ", familiesDiffer},
 	{"networks-differ", networksDiffer},
 	{"mtu-differs", func(j *job) []Finding {
-		groups := j.differing(func(host int) string {
-			if l := j.hosts[host].chosen(); l != nil && !l.Loopback {
+		return j.differ(func(host int) string {
+			if l := j.hosts[host].ChosenLink(); l != nil && !l.Loopback {
 				return strconv.Itoa(l.MTU)
 			}
 			return ""
-		})
-		return j.odd(groups, one(groups != nil, Warning, "MTU", "it is "+j.spell(groups),
-			"chunks are fitted to the smallest, and switch ports may drop larger packets",
-			"the same on all hosts: sudo ip link set IFACE mtu 1500"))
+		}, Warning, "MTU", "it is", "chunks are fitted to the smallest, and switch ports may drop larger packets",
+			"the same on all hosts: sudo ip link set IFACE mtu 1500")
 	}},
 	{"speed-differs", func(j *job) []Finding {
-		groups := j.differing(func(host int) string {
-			if l := j.hosts[host].chosen(); l != nil && l.Mbps > 0 {
+		return j.differ(func(host int) string {
+			if l := j.hosts[host].ChosenLink(); l != nil && l.Mbps > 0 {
 				return strconv.Itoa(l.Mbps) + " Mbit/s"
 			}
 			return ""
-		})
-		return j.odd(groups, one(groups != nil, Warning, "speed", "links run at "+j.spell(groups),
-			"the slowest host sets the pace of all",
-			"look at cable and switch port of the slow ones, or name other interfaces by MCAST_IFACE"))
+		}, Warning, "speed", "links run at", "the slowest host sets the pace of all",
+			"look at cable and switch port of the slow ones, or name other interfaces by MCAST_IFACE")
 	}},
 	{"nccl-differs", func(j *job) []Finding {
-		groups := j.differing(func(host int) string { return j.hosts[host].NCCL.Version })
-		return j.odd(groups, one(groups != nil, Warning, "NCCL", "its version is "+j.spell(groups),
-			"ranks with different versions of NCCL may refuse each other", "the same on all hosts"))
+		return j.differ(func(host int) string { return j.hosts[host].NCCL.Version }, Warning, "NCCL", "its version is",
+			"ranks with different versions of NCCL may refuse each other", "the same on all hosts")
 	}},
-	{"unreachable", unreachable},
-	{"udp-stopped", udpStopped},
-	{"flow-stopped", flowStopped},
-	{"no-querier", noQuerierAnywhere},
-	{"no-multicast", noMulticast},
-	{"multicast-limited", multicastLimited},
-	{"mtu-hole", mtuHole},
-	{"lossy-path", lossyPath},
-	{"slow-path", slowPath},
-	{"slow-answers", slowAnswers},
 }
 
 // settingsDiffer compares the variables that ranks must have alike.
@@ -76,16 +61,15 @@ func settingsDiffer(j *job) (found []Finding) {
 	}
 	defaults := config.Default()
 	for _, at := range defaults.Alike() {
-		groups := j.differing(func(host int) string { return agreed[host][at.Name] })
-		found = append(found, j.odd(groups, one(groups != nil, Fault, at.Name, "it is "+j.spell(groups),
-			"ranks with different values do not join", "the same on all hosts, or unset "+at.Name))...)
+		found = append(found, j.differ(func(host int) string { return agreed[host][at.Name] }, Fault, at.Name, "it is",
+			"ranks with different values do not join", "the same on all hosts, or unset "+at.Name)...)
 	}
 	return found
 }
 
 // secretsDiffer compares the secrets of hosts by the digest that each host tells.
 func secretsDiffer(j *job) []Finding {
-	groups := j.differing(func(host int) string {
+	return j.differ(func(host int) string {
 		switch s := j.hosts[host].Settings; {
 		case s.Bad != "":
 			return "" // which is a finding of that host's
@@ -96,9 +80,9 @@ func secretsDiffer(j *job) []Finding {
 		default:
 			return "set, with the digest " + s.Secret + ","
 		}
-	})
-	return j.odd(groups, one(groups != nil, Fault, "MCAST_SECRET", "it (or MCAST_SECRET_FILE) is "+j.spell(groups),
-		"ranks of different secrets, or some with and some without one, do not join", "the same on all hosts, or unset both on all"))
+	}, Fault, "MCAST_SECRET", "it (or MCAST_SECRET_FILE) is",
+		"ranks of different secrets, or some with and some without one, do not join",
+		"the same on all hosts, or unset both on all")
 }
 
 // sameAddressOnHosts finds an address by which ranks would reach the wrong host.
@@ -137,18 +121,16 @@ func (j *job) family(host int) string {
 
 // familiesDiffer finds hosts that have addresses of the one version of IP, and others of the other.
 func familiesDiffer(j *job) []Finding {
-	groups := j.differing(j.family)
-	both := func() bool { // then the library takes IPv6
-		for i := range j.hosts {
-			if l := j.hosts[i].chosen(); l != nil && !l.Loopback && l.global6() == "" {
-				return false
-			}
-		}
-		return true
+	only4 := func(f Facts) bool {
+		l := f.ChosenLink()
+		return l != nil && !l.Loopback && l.global6() == ""
 	}
-	return j.odd(groups, one(groups != nil && !both(), Fault, "addresses", "hosts have "+j.spell(groups),
+	if !slices.ContainsFunc(j.hosts, only4) {
+		return nil // the library takes IPv6
+	}
+	return j.differ(j.family, Fault, "addresses", "hosts have",
 		"hosts with different versions of IP cannot reach each other, and no paths were tried between them",
-		"an IPv4 address on all: sudo ip addr add 10.0.0.1/24 dev IFACE; or an IPv6 address on all"))
+		"an IPv4 address on all: sudo ip addr add 10.0.0.1/24 dev IFACE; or an IPv6 address on all")
 }
 
 // networksDiffer finds hosts with a router between them.
@@ -157,12 +139,12 @@ func networksDiffer(j *job) []Finding {
 		ttl, err := strconv.Atoi(f.Settings.Set["MCAST_TTL"])
 		return err == nil && ttl > 1
 	})
-	if j.differing(j.family) != nil {
-		return nil // which is said already
+	if routers || j.differing(j.family) != nil { // the latter is said already
+		return nil
 	}
-	groups := j.differing(func(host int) string {
+	return j.differ(func(host int) string {
 		f := &j.hosts[host]
-		l := f.chosen()
+		l := f.ChosenLink()
 		if l == nil || l.Loopback {
 			return ""
 		}
@@ -172,21 +154,7 @@ func networksDiffer(j *job) []Finding {
 			}
 		}
 		return ""
-	})
-	return j.odd(groups, one(groups != nil && !routers, Warning, "network",
-		"hosts are in different networks: "+j.spell(groups),
+	}, Warning, "network", "hosts are in different networks:",
 		"with MCAST_TTL=1, the default, multicast does not pass the router between them",
-		"export MCAST_IFACE to interfaces of one network, or MCAST_TTL=2 and multicast routing"))
-}
-
-// odd names the hosts that differ from most, if there is a most.
-func (j *job) odd(groups []alike, found []Finding) []Finding {
-	for i := range found {
-		for _, g := range groups[1:] {
-			if len(g.hosts) < len(groups[0].hosts) {
-				found[i].Hosts = append(found[i].Hosts, j.list(g.hosts)...)
-			}
-		}
-	}
-	return found
+		"export MCAST_IFACE to interfaces of one network, or MCAST_TTL=2 and multicast routing")
 }
