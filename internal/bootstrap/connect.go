@@ -35,8 +35,8 @@ var (
 	errHungUp  = errors.New("it hung up on the greeting: perhaps another program listens there")
 )
 
-// Callers are all that will ever connect to this rank: of two ranks the lower one dials.
-func Callers(a *team.Plan) (all []caller) {
+// callersOf are all that will ever connect to this rank: of two ranks the lower one dials.
+func callersOf(a *team.Plan) (all []caller) {
 	lower := func(purpose wire.Purpose, peers []int) {
 		for _, r := range peers {
 			if r < a.Rank {
@@ -128,6 +128,7 @@ func (l *Listener) ConnectEach(
 	return first
 }
 
+// CloseAll closes connections.
 func CloseAll(conns map[int]net.Conn) {
 	for _, c := range conns {
 		_ = c.Close()

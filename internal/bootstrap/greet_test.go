@@ -33,7 +33,11 @@ func TestStrangerWithoutTheSecret(t *testing.T) {
 	}
 	c, err := l.dial(t.Context(), a, wire.PurposeMesh, 1)
 	require.NoError(t, err)
-	require.NoError(t, c.Close())
+	defer c.Close()
+	_, taken, err := l.take(t.Context(), map[caller]bool{{wire.PurposeMesh, 0, a.Job}: true})
+	require.NoError(t, err)
+	defer taken.Close()
+	require.Equal(t, c.LocalAddr().String(), taken.RemoteAddr().String(), "it is the rank's, not a stranger's")
 }
 
 // openSecret opens a listener of a rank with a secret, and returns the plan of a rank that connects to it.

@@ -78,6 +78,7 @@ func Random64() uint64 {
 	return binary.BigEndian.Uint64(b[:]) | 1
 }
 
+// Port is where it listens.
 func (l *Listener) Port() int { return l.listener.Addr().(*net.TCPAddr).Port }
 
 func (l *Listener) greet(c net.Conn, proven func() bool) {
@@ -132,12 +133,12 @@ func (l *Listener) accept(c net.Conn, greeted *identity.Greeting, who caller) {
 	}
 }
 
-// Expect says who will connect. Nobody else can once all of them have.
-func (l *Listener) Expect(callers []caller) {
+// Expect says by the plan who will connect. Nobody else can once all of them have.
+func (l *Listener) Expect(a *team.Plan) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.missing = map[caller]bool{}
-	for _, who := range callers {
+	for _, who := range callersOf(a) {
 		if l.waiting[who] == nil && !l.taken[who] {
 			l.missing[who] = true
 		}
@@ -215,6 +216,7 @@ func (l *Listener) Unreached() map[int]error {
 	return maps.Clone(l.errs)
 }
 
+// Close closes the listeners and every connection that nobody has asked for.
 func (l *Listener) Close() {
 	l.mu.Lock()
 	l.closed = true

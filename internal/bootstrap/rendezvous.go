@@ -34,7 +34,6 @@ const (
 	answerMagic   = 0x6d63_6173_742d_6f6b // "mcast-ok"
 	greetingSize  = 28
 	answerSize    = 16
-	maxRanks      = 1 << 16
 	maxPart       = 16 << 10 // of 64 strangers a MiB
 	// A rank that takes longer than this to read rank 0's answer does without, once the time to join is over.
 	answerLimit = 5 * time.Second
@@ -80,6 +79,7 @@ func (m Meeting) Rendezvous(ctx context.Context, addr string, rank, size int, bl
 	return m.RendezvousOver(ctx, hostnet.Kernel{}, addr, rank, size, blob)
 }
 
+// RendezvousOver is Rendezvous over another network than the kernel's.
 func (m Meeting) RendezvousOver(ctx context.Context, n hostnet.Network, addr string, rank, size int, blob []byte) ([][]byte, error) {
 	if err := checkRendezvous(rank, size, blob); err != nil {
 		return nil, err
@@ -133,8 +133,8 @@ func answerAll(ctx context.Context, arrived []net.Conn, blobs [][]byte, err erro
 
 func checkRendezvous(rank, size int, blob []byte) error {
 	switch {
-	case size < 1 || size > maxRanks:
-		return fmt.Errorf("rendezvous: size %d is not allowed: want 1 to %d", size, maxRanks)
+	case size < 1 || size > collective.MaxRanks:
+		return fmt.Errorf("rendezvous: size %d is not allowed: want 1 to %d", size, collective.MaxRanks)
 	case rank < 0 || rank >= size:
 		return fmt.Errorf("rendezvous: rank %d is not allowed: want 0 to %d", rank, size-1)
 	case len(blob) > maxPart:
@@ -412,7 +412,7 @@ func (g *greeting) read(r io.Reader) error {
 func putAnswer(verdict uint32, parts [][]byte) []byte {
 	b := binary.BigEndian.AppendUint64(nil, answerMagic)
 	b = binary.BigEndian.AppendUint32(b, verdict)
-	b = binary.BigEndian.AppendUint32(b, uint32(len(parts))) // at most maxRanks
+	b = binary.BigEndian.AppendUint32(b, uint32(len(parts))) // at most collective.MaxRanks
 	for _, part := range parts {
 		b = binary.BigEndian.AppendUint32(b, uint32(len(part))) // at most maxPart
 		b = append(b, part...)

@@ -331,7 +331,7 @@ func TestRendezvousArguments(t *testing.T) {
 		blob       []byte
 		want       string
 	}{
-		{0, 0, nil, "size 0 is not allowed: want 1 to 65536"},
+		{0, 0, nil, "size 0 is not allowed: want 1 to 32768"},
 		{2, 2, nil, "rank 2 is not allowed: want 0 to 1"},
 		{-1, 2, nil, "rank -1 is not allowed"},
 		{0, 2, make([]byte, maxPart+1), "a blob of 16385 bytes is not allowed"},

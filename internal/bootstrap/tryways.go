@@ -109,7 +109,7 @@ type wayRecord struct {
 
 // AgreeOnWay has all ranks take the last way that any of them needed: those before it do not lead
 // everywhere. It returns the plan by that way, and what was in the way of others, in words for a warning.
-func AgreeOnWay(ctx context.Context, a *team.Plan, m *mesh.Mesh, l *Listener) (by *team.Plan, instead string, err error) {
+func AgreeOnWay(ctx context.Context, a *team.Plan, m *mesh.Mesh, l *Listener) (*team.Plan, string, error) {
 	if len(a.Ways) < 2 {
 		return a, "", nil
 	}

@@ -119,7 +119,7 @@ func TestPagesOfManyRanks(t *testing.T) {
 		wait             = 600 * time.Millisecond
 	)
 	type seen struct {
-		lately  monitor.Recent
+		recent  monitor.Recent
 		awaited []monitor.Awaited
 	}
 	all := map[int]*seen{}
@@ -133,7 +133,7 @@ func TestPagesOfManyRanks(t *testing.T) {
 			all[rank].awaited = append(all[rank].awaited, monitor.Awaited{Rank: other, Barrier: once})
 		}
 		for range 300 {
-			all[rank].lately.Pass(all[rank].awaited)
+			all[rank].recent.Pass(all[rank].awaited)
 		}
 	}
 	pass := func(seconds int) {
@@ -145,7 +145,7 @@ func TestPagesOfManyRanks(t *testing.T) {
 				if rank != late {
 					s.awaited[late].Barrier += wait
 				}
-				s.lately.Pass(s.awaited)
+				s.recent.Pass(s.awaited)
 			}
 		}
 	}
@@ -155,7 +155,7 @@ func TestPagesOfManyRanks(t *testing.T) {
 			if rank == late {
 				busy = at * 3 / 10
 			}
-			some, others := s.lately.Most(rank, slices.Clone(s.awaited))
+			some, others := s.recent.Most(rank, slices.Clone(s.awaited))
 			found = append(found, watch.Rank{At: at, Live: monitor.Live{
 				Group: "abc", Info: monitor.Info{Rank: rank, Size: ranks}, Counters: map[string]uint64{"gather_busy_ns": uint64(busy)},
 				Awaited: some, AwaitedOthers: others,

@@ -18,22 +18,23 @@ type Opener struct {
 	Mesh     *mesh.Mesh
 	Listener *bootstrap.Listener
 	Plan     *team.Plan
-	seals    seals
+	// seals count datagrams: an endpoint, which has the keys, has one Opener.
+	seals seals
 }
 
-// fabrics open the fabrics that run over a network; team.New picks one. Shared memory is not among them: its region is
+// openers open the fabrics that run over a network; team.New picks one. Shared memory is not among them: its region is
 // opened before any fabric, see settleRegion.
-var fabrics = map[string]func(*Opener, context.Context) (*Opened, error){
+var openers = map[string]func(*Opener, context.Context) (*Opened, error){
 	"udp":   (*Opener).openUDP,
 	"verbs": (*Opener).openVerbs,
 }
 
-// Opened are an opened fabric: its two kinds of traffic.
+// Opened is an opened fabric: its two kinds of traffic.
 type Opened struct {
 	Plan   *team.Plan // with what was found out meanwhile
 	Window int        // chunks that a root may send ahead of the slowest receiver
 	Gather fabric.Gather
-	// Registers is gather, if its device can send from the user's memory; nil: it copies.
+	// Registers is Gather, if its device can send from the user's memory; nil: it copies.
 	Registers fabric.Registers
 	Travels   Travel
 	Peers     []Peer
@@ -42,7 +43,7 @@ type Opened struct {
 	Interface string
 	Rails     []string       // further interfaces
 	Region    hostnet.Region // of this rank's node; nil: there are no nodes
-	Shared    hostnet.Region // region, or the region of all ranks; nil: there is none
+	Shared    hostnet.Region // Region, or the region of all ranks; nil: there is none
 	Link      *SendingLink   // nil: nothing leaves the host
 	Warnings  []Warning      // while it was opened
 	Free      func() error
@@ -141,11 +142,11 @@ func (p *Opener) openFabric(ctx context.Context) (c *Opened, err error) {
 	if err != nil {
 		return nil, err
 	}
-	p.Listener.Expect(bootstrap.Callers(p.Plan))
+	p.Listener.Expect(p.Plan)
 	if p.Plan.Fabric == "shm" {
 		return openShm(p.Plan, region), nil
 	}
-	if c, err = fabrics[p.Plan.Fabric](p, ctx); err != nil {
+	if c, err = openers[p.Plan.Fabric](p, ctx); err != nil {
 		if region != nil {
 			err = errors.Join(err, region.Close())
 		}

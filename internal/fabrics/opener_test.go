@@ -11,7 +11,7 @@ import (
 // TestFabricsThatConnect: exactly the fabrics that are opened over a network connect.
 func TestFabricsThatConnect(t *testing.T) {
 	for _, name := range []string{"shm", "udp", "verbs"} {
-		require.Equal(t, fabrics[name] != nil, (&team.Plan{Fabric: name}).Connects(), name)
+		require.Equal(t, openers[name] != nil, (&team.Plan{Fabric: name}).Connects(), name)
 	}
-	require.Len(t, fabrics, 2)
+	require.Len(t, openers, 2)
 }

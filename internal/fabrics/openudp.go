@@ -84,7 +84,7 @@ func (p *Opener) openProbed(ctx context.Context, by hostnet.Datagrams, o *udp.Op
 	if err != nil {
 		return nil, err
 	}
-	travels, err := gatheringOver(p.Plan, paths)
+	travels, err := travelOver(p.Plan, paths)
 	if err != nil {
 		return nil, err
 	}

@@ -23,16 +23,11 @@ func InRanks(m *team.Members, err error) error {
 			about = "a step (" + about + " of its lane)"
 		}
 		d := mismatch.In(m.Name)
-		return Disagree(m.Rank(m.Own), &d, about)
+		return mesh.Disagree(m.Rank(m.Own), &d, about)
 	case errors.As(err, &broken):
 		return &direct.BrokenError{Rank: m.Rank(broken.Rank), Err: InRanks(m, broken.Err)}
 	case errors.As(err, &peer):
 		return fmt.Errorf("connection to rank %d: %w", m.Rank(peer.Peer), peer.Err)
 	}
 	return err
-}
-
-// Disagree is the fault that a rank reports when ranks have called different things.
-func Disagree(rank int, d *collective.Disagreement, about string) *mesh.Fault {
-	return &mesh.Fault{Kind: mesh.Mismatch, Rank: rank, Between: d, Text: d.Words(about)}
 }

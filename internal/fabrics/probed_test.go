@@ -61,12 +61,6 @@ func TestConclude(t *testing.T) {
 	}
 }
 
-func TestRankLists(t *testing.T) {
-	require.Equal(t, "rank 3", team.RankList([]int{3}))
-	require.Equal(t, "ranks 1, 2 and 5", team.RankList([]int{1, 2, 5}))
-	require.Equal(t, "ranks 0, 1, 2, 3, 4, 5, 6, 7 and 2 more", team.RankList([]int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}))
-}
-
 // testHosts are ranks on hosts of one letter each.
 func testHosts(letters string) (ranks []team.Host) {
 	for _, l := range letters {

@@ -10,7 +10,7 @@ import (
 )
 
 // SendingLink is the link by which a group's data leave the host; nil where none do.
-type SendingLink struct{ hostnet.Link }
+type SendingLink struct{ link hostnet.Link }
 
 // openLink returns the link of an interface, and warnings about it.
 func openLink(n hostnet.Network, ifi *net.Interface) (*SendingLink, []Warning) {
@@ -31,20 +31,20 @@ func (s *SendingLink) Fabric() fabric.Link {
 	if s == nil {
 		return nil
 	}
-	return s.Link
+	return s.link
 }
 
 // From returns the link in the form that engines use, if data from this local address leave by it.
 func (s *SendingLink) From(local netip.Addr) fabric.Link {
-	if s == nil || !s.Has(local) {
+	if s == nil || !s.link.Has(local) {
 		return nil
 	}
-	return s.Link
+	return s.link
 }
 
 func (s *SendingLink) close() error {
 	if s == nil {
 		return nil
 	}
-	return s.Close()
+	return s.link.Close()
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/udp"
 )
 
-// TestWhyDeaf: a reason is said where it was seen, and else none.
-func TestWhyDeaf(t *testing.T) {
+// TestWhyUnheard: a reason is said where it was seen, and else none.
+func TestWhyUnheard(t *testing.T) {
 	n := systest.NewNamespace(t)
 	for _, name := range []string{"va", "vb"} {
 		n.IP(t, "link add "+name+" type veth peer name "+name+"9")

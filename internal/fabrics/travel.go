@@ -18,9 +18,9 @@ const (
 // Travel is how Allgathers and Broadcasts travel, and why.
 type Travel struct{ By, Reason string }
 
-// gatheringOver concludes from what the paths carry, on all ranks alike, how Allgathers and Broadcasts
+// travelOver concludes from what the paths carry, on all ranks alike, how Allgathers and Broadcasts
 // travel: by multicast only if it passes between all ranks.
-func gatheringOver(a *team.Plan, paths *probed) (Travel, error) {
+func travelOver(a *team.Plan, paths *probed) (Travel, error) {
 	switch setting := a.Settings.Multicast; {
 	case setting == "off":
 		return Travel{Unicast, "MCAST_MULTICAST=off"}, nil
@@ -35,15 +35,15 @@ func gatheringOver(a *team.Plan, paths *probed) (Travel, error) {
 
 // Now returns how they travel now: what was concluded when the group was joined holds until the
 // protocol finds otherwise.
-func (g Travel) Now(s *multicast.Stats) (by, reason string) {
+func (t Travel) Now(s *multicast.Stats) (by, reason string) {
 	switch {
-	case g.By == byMemory:
-	case s.Relaying == 0 && g.By == Unicast:
+	case t.By == byMemory:
+	case s.Relaying == 0 && t.By == Unicast:
 		return Multicast, "it reaches every rank again"
-	case s.Relaying > 0 && s.Unheard > 0 && g.By == Multicast:
+	case s.Relaying > 0 && s.Unheard > 0 && t.By == Multicast:
 		return Unicast, fmt.Sprintf("multicast of %d rank(s) does not arrive here any more", s.Unheard)
-	case s.Relaying > 0 && g.By == Multicast:
+	case s.Relaying > 0 && t.By == Multicast:
 		return Unicast, "multicast does not arrive at another rank any more"
 	}
-	return g.By, g.Reason
+	return t.By, t.Reason
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/team"
 )
 
-// TestGathering: all ranks conclude alike from the setting and from who hears whom.
-func TestGathering(t *testing.T) {
+// TestTravel: all ranks conclude alike from the setting and from who hears whom.
+func TestTravel(t *testing.T) {
 	all, unheardPairs := &probed{}, &probed{unheardPairs: [][2]int{{0, 1}, {0, 2}}, ranks: testHosts("abc")}
 	for _, c := range []struct {
 		setting string
@@ -26,12 +26,12 @@ func TestGathering(t *testing.T) {
 		{"off", unheardPairs, Unicast, "MCAST_MULTICAST=off"},
 	} {
 		a := &team.Plan{Settings: config.Settings{Multicast: c.setting}}
-		g, err := gatheringOver(a, c.paths)
+		g, err := travelOver(a, c.paths)
 		require.NoError(t, err)
 		require.Equal(t, Travel{c.by, c.why}, g)
 	}
 	unheardPairs.snooping = "a switch that snoops IGMP needs a querier"
-	_, err := gatheringOver(&team.Plan{Settings: config.Settings{Multicast: "require"}}, unheardPairs)
+	_, err := travelOver(&team.Plan{Settings: config.Settings{Multicast: "require"}}, unheardPairs)
 	var fault *mesh.Fault
 	require.ErrorAs(t, err, &fault)
 	require.Equal(t, mesh.Path, fault.Kind)
@@ -39,8 +39,8 @@ func TestGathering(t *testing.T) {
 	require.Contains(t, fault.Text, "MCAST_MULTICAST=require, but multicast does not pass from host a (10.0.0.1), rank 0; a switch that snoops IGMP")
 }
 
-// TestGatheringNow: what the protocol finds later goes before what was concluded at join.
-func TestGatheringNow(t *testing.T) {
+// TestTravelNow: what the protocol finds later goes before what was concluded at join.
+func TestTravelNow(t *testing.T) {
 	joined := map[string]Travel{
 		"multicast": {Multicast, "joined"}, "unicast": {Unicast, "joined"}, "memory": {byMemory, "joined"},
 	}

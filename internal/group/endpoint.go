@@ -23,6 +23,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync/atomic"
 
 	"github.com/torch-mcast/torch-mcast/internal/bootstrap"
 	"github.com/torch-mcast/torch-mcast/internal/config"
@@ -63,6 +64,7 @@ type Endpoint struct {
 	peers    *bootstrap.Listener
 	blob     []byte
 	observer monitor.Observer
+	used     atomic.Bool // by Join
 }
 
 // Open makes a rank reachable. Exchange the Blobs of all ranks, then Join.
@@ -177,6 +179,9 @@ func (e *Endpoint) withinJoinTimeout(ctx context.Context) (context.Context, cont
 // fails on all ranks, each with the reason, if it fails on one; and when ctx
 // ends or MCAST_JOIN_TIMEOUT is over. The endpoint is used up either way.
 func (e *Endpoint) Join(ctx context.Context, blobs [][]byte) (*Group, error) {
+	if e.used.Swap(true) { // the counters of its seals would begin again, under the same keys
+		return nil, argument("this endpoint was used up by a Join: open another one")
+	}
 	ctx, cancel := e.withinJoinTimeout(ctx)
 	defer cancel()
 	a, err := team.New(e.opts.self(), blobs)

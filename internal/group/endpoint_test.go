@@ -99,3 +99,16 @@ func TestBlobNamesTheCommit(t *testing.T) {
 	require.NoError(t, json.Unmarshal(e.Blob(), &said))
 	require.Equal(t, version.Commit(), said.Commit)
 }
+
+// TestJoinOnce: an endpoint joins once, since the counters of its seals must not begin again.
+func TestJoinOnce(t *testing.T) {
+	eps, blobs := openAll(t, 2, withSecret)
+	groups := make([]*Group, 2)
+	each(t, 2, func(r int) (err error) {
+		groups[r], err = eps[r].Join(t.Context(), blobs)
+		return err
+	})
+	_, err := eps[0].Join(t.Context(), blobs)
+	require.ErrorContains(t, err, "used up")
+	each(t, 2, func(r int) error { return groups[r].Close() })
+}

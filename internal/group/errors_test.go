@@ -6,7 +6,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/torch-mcast/torch-mcast/internal/fabrics"
+	"github.com/torch-mcast/torch-mcast/internal/bootstrap"
+	"github.com/torch-mcast/torch-mcast/internal/mesh"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
 	"github.com/torch-mcast/torch-mcast/internal/team"
 )
@@ -14,7 +15,7 @@ import (
 // TestMismatchOf: who disagrees about what, of what has fields and of what has none.
 func TestMismatchOf(t *testing.T) {
 	want := collective.Disagreement{Ranks: [2]int{2, 11}, What: [2]string{"broadcast (root 3, 8 bytes)", "a barrier"}}
-	d, ok := MismatchOf(fmt.Errorf("rank 0 of 9: %w", fabrics.Disagree(1, &want, "operation 7")))
+	d, ok := MismatchOf(fmt.Errorf("rank 0 of 9: %w", mesh.Disagree(1, &want, "operation 7")))
 	require.True(t, ok)
 	require.Equal(t, want, d)
 	d, ok = MismatchOf(&Fault{Kind: Mismatch, Rank: 1, Text: "other words"})
@@ -25,6 +26,11 @@ func TestMismatchOf(t *testing.T) {
 	require.Equal(t, collective.Disagreement{
 		Ranks: [2]int{0, 6}, What: [2]string{"MCAST_CHAINS=2 MCAST_CHUNK=1000", "MCAST_CHAINS=4 MCAST_CHUNK=0"},
 	}, d)
+	d, ok = MismatchOf(fmt.Errorf("x: %w", &bootstrap.Refusal{Text: "t", Between: &want}))
+	require.True(t, ok)
+	require.Equal(t, want, d)
+	_, ok = MismatchOf(&bootstrap.Refusal{Text: "t"})
+	require.False(t, ok)
 	_, ok = MismatchOf(&Fault{Kind: Dead, Rank: 1, Text: "rank 1 called x, rank 2 y"})
 	require.False(t, ok)
 }

@@ -37,7 +37,7 @@ const (
 
 // Group is a communicator that this rank has joined.
 type Group struct {
-	plan    *team.Plan
+	plan    *team.Plan // replaced while it joins, by the goroutine that joins; faults that come before do not read it
 	mesh    *mesh.Mesh
 	peers   *bootstrap.Listener
 	monitor *monitor.Monitor
@@ -77,9 +77,6 @@ type Work = hierarchy.Work
 
 // Output is a place for the result of one Allgather, in memory that the ranks of a host share.
 type Output = hierarchy.Output
-
-// Times says how long operations of a kind and size took.
-type Times = hierarchy.Times
 
 // Help does a little of what the group has to do, if nobody else is at it: see overlap.Lane.
 func (g *Group) Help() {

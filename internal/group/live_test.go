@@ -1,6 +1,7 @@
 package group
 
 import (
+	"encoding/json"
 	"slices"
 	"testing"
 
@@ -63,4 +64,15 @@ func TestLive(t *testing.T) {
 	each(t, p, func(r int) error { return g[r].Close() })
 	require.Empty(t, see())
 	each(t, p, func(r int) error { return unseen[r].Close() })
+}
+
+// TestSmallPages: a page of a group that has done something has a bound, of which internal/monitor fills the rest.
+func TestSmallPages(t *testing.T) {
+	g := world(t, 2, nil)
+	each(t, 2, func(r int) error {
+		return g[r].Allreduce(make([]byte, 4096), make([]byte, 4096), reduce.F32, reduce.Sum, 0)
+	})
+	page, err := json.Marshal(g[0].Live())
+	require.NoError(t, err)
+	require.Less(t, len(page), 16<<10)
 }

@@ -40,8 +40,8 @@ func firstReduction(g []*Group) func(r int) error {
 	return func(r int) error { return firsts()["reduce-scatter"](g[r]) }
 }
 
-// TestLobbyClosesWhenAllAreHere: who cannot be missing any more cannot be imitated either.
-func TestLobbyClosesWhenAllAreHere(t *testing.T) {
+// TestListenerClosesWhenAllAreHere: who cannot be missing any more cannot be imitated either.
+func TestListenerClosesWhenAllAreHere(t *testing.T) {
 	open := func(g *Group) bool {
 		c, err := net.Dial("tcp4", fmt.Sprintf("127.0.0.1:%d", g.peers.Port()))
 		if err == nil {

@@ -7,22 +7,17 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/monitor"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/reducescatter"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/route"
-	"github.com/torch-mcast/torch-mcast/internal/team"
+	"github.com/torch-mcast/torch-mcast/internal/team/teamtest"
 )
 
 // TestARankInNoColumnJoinsNoSwitch: nor does it say that its Reduce-Scatters go through one, and it keeps nothing of attempts.
 func TestARankInNoColumnJoinsNoSwitch(t *testing.T) {
 	for rank, joins := range []bool{true, false, true} {
 		var said bytes.Buffer
-		g := &Group{plan: &team.Plan{Rank: rank, Size: 3, Job: 1, Settings: config.Default()}}
-		for _, host := range []string{"boot-0/1/", "boot-0/1/", "boot-1/1/"} {
-			g.plan.Hosts = append(g.plan.Hosts, team.Host{ID: host})
-		}
-		g.plan.LayOut()
+		g := &Group{plan: teamtest.Plan(t, rank, 2, 1)}
 		g.log = slog.New(slog.NewTextHandler(&said, nil))
 		g.monitor = monitor.New(monitor.Config{Plan: g.plan})
 		d := &routeDriver{Group: g}

@@ -229,7 +229,7 @@ func cutConnections() {
 		fd, _ := strconv.Atoi(filepath.Base(p))
 		if sa, err := syscall.Getpeername(fd); err == nil {
 			switch sa.(type) {
-			case *syscall.SockaddrInet4, *syscall.SockaddrInet6: // the peers takes both
+			case *syscall.SockaddrInet4, *syscall.SockaddrInet6: // the listener takes both
 				peers = append(peers, uintptr(fd))
 			}
 		}

@@ -110,8 +110,8 @@ type allreduce struct {
 
 // newAllreduce cuts a buffer of elements of a size.
 func newAllreduce(p *team.Plan, send, recv []byte, size int) *allreduce {
-	a := new(allreduce)
 	cut, rest := p.CutAllreduce(len(send), size)
+	a := &allreduce{segments: make([]segment, 0, len(cut)+1)}
 	for _, s := range cut {
 		a.segments = append(a.segments, segment{send[s.From:s.To:s.To], recv[s.From:s.To:s.To]})
 	}

@@ -6,7 +6,7 @@ import (
 	"math"
 
 	"github.com/torch-mcast/torch-mcast/internal/engine"
-	"github.com/torch-mcast/torch-mcast/internal/fabrics"
+	"github.com/torch-mcast/torch-mcast/internal/mesh"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
 	"github.com/torch-mcast/torch-mcast/internal/team"
@@ -42,7 +42,7 @@ func (o *Operations) compare(mine call, records []byte) error {
 	n := len(records) / o.plan.Size
 	for r := range o.plan.Size {
 		if theirs := call(records[r*n:]); theirs != mine {
-			f := fabrics.Disagree(o.plan.Rank, &collective.Disagreement{
+			f := mesh.Disagree(o.plan.Rank, &collective.Disagreement{
 				Ranks: [2]int{o.plan.Rank, r}, What: [2]string{mine.String(), theirs.String()},
 			}, "")
 			o.report(f)

@@ -4,6 +4,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/engine"
 	"github.com/torch-mcast/torch-mcast/internal/mesh"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/multicast"
 )
 
 // composer makes operations out of steps on the levels of a group. Before a method posts, the arguments were checked,
@@ -30,8 +31,9 @@ type composer interface {
 	wakeAgents()
 	// posts returns how many operations this rank has posted.
 	posts() mesh.Posted
-	// counts returns how many operations have ended, as callers see them.
-	counts() Counts
+	// counts returns how many operations have ended, as callers see them. across and sums are what the lanes of the
+	// column have counted.
+	counts(across *multicast.Stats, sums *engine.ReduceStats) Counts
 }
 
 // piece says how an operation belongs to a larger call. The zero value is a call of its own.

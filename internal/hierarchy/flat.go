@@ -85,8 +85,6 @@ func (f flat) posts() mesh.Posted {
 }
 
 // counts is what the lanes of the column have counted.
-func (f flat) counts() Counts {
-	gather, _ := f.column.Gather.Stats()
-	reduce := f.column.Reduce.Stats()
-	return Counts{Gathered: gather.Done, Switched: reduce.Switched, Direct: reduce.Direct}
+func (flat) counts(across *multicast.Stats, sums *engine.ReduceStats) Counts {
+	return Counts{Gathered: across.Done, Switched: sums.Switched, Direct: sums.Direct}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/torch-mcast/torch-mcast/internal/engine"
 	"github.com/torch-mcast/torch-mcast/internal/mesh"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/multicast"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/pkg/overlap"
 )
@@ -70,7 +71,7 @@ func (t *tally) add(class overlap.Class, across []*Work) {
 }
 
 // counts counts calls instead of steps, and apart from that what was given to, and taken from, ranks of this host.
-func (n *nested) counts() Counts {
+func (n *nested) counts(*multicast.Stats, *engine.ReduceStats) Counts {
 	_, gather := n.node.Gather.Stats()
 	reduce := n.node.Reduce.Stats()
 	return Counts{
@@ -105,7 +106,7 @@ type outline struct {
 	finish func(error) error
 }
 
-// compose begins an operation. g.posting is held for writing until it is whole: see work.
+// compose begins an operation. posting is held for writing until it is whole: see work.
 func (n *nested) compose(o outline) (*composed, error) {
 	if err := n.admit(); err != nil {
 		return nil, err

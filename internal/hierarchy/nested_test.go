@@ -9,29 +9,16 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/torch-mcast/torch-mcast/internal/config"
 	"github.com/torch-mcast/torch-mcast/internal/engine"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/multicast"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
 	"github.com/torch-mcast/torch-mcast/internal/team"
+	"github.com/torch-mcast/torch-mcast/internal/team/teamtest"
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
 	"github.com/torch-mcast/torch-mcast/pkg/overlap"
 )
-
-// layOutOn is what a rank concludes of hosts that have so many ranks each, one host after the other.
-func layOutOn(rank int, each ...int) *team.Plan {
-	a := &team.Plan{Rank: rank, Job: 1, Settings: config.Default()}
-	for h, k := range each {
-		for range k {
-			a.Hosts = append(a.Hosts, team.Host{ID: fmt.Sprintf("boot-%d/1/", h)})
-		}
-	}
-	a.Size = len(a.Hosts)
-	a.LayOut()
-	return a
-}
 
 // undriven is a rank of a group with nodes. Nobody drives its lanes, so posted operations stay in them.
 func undriven(t *testing.T, a *team.Plan) *nested {
@@ -86,7 +73,7 @@ func TestAllreduceIsPostedWhollyOnNodes(t *testing.T) {
 		}
 		for _, rank := range []int{0, hosts[0] - 1, last} {
 			t.Run(fmt.Sprintf("%d hosts, rank %d", len(hosts), rank), func(t *testing.T) {
-				g := undriven(t, layOutOn(rank, hosts...))
+				g := undriven(t, teamtest.Plan(t, rank, hosts...))
 				buf := make([]byte, 4*1_000_003) // a segment, and a few elements
 				gathers, reduces := g.stepsOfAllreduce(newAllreduce(g.plan, buf, buf, 4).segments, 4)
 				calls := 0
@@ -119,9 +106,9 @@ func TestStepsArePosted(t *testing.T) {
 		}
 		hosts[0] = max(2, hosts[0])
 		n := []int{0, 4, 4096, team.SegmentBytes, 4 * team.SegmentBytes, 1_000_000}[random.IntN(6)]
-		for rank := range layOutOn(0, hosts...).Size {
+		for rank := range teamtest.Plan(t, 0, hosts...).Size {
 			t.Run(fmt.Sprintf("%v, rank %d, %d bytes", hosts, rank, n), func(t *testing.T) {
-				a := layOutOn(rank, hosts...)
+				a := teamtest.Plan(t, rank, hosts...)
 				g := undriven(t, a)
 				send, recv := make([]byte, a.Size*n), make([]byte, n)
 				_, err := g.ReduceScatter(send, recv, collective.Op{Type: reduce.I32, Reduction: reduce.Sum})
@@ -155,9 +142,9 @@ func (*sent) Peek(int, int) []byte { return nil }
 func (*sent) Err(int) error        { return nil }
 func (*sent) Wake()                {}
 
-// TestResultsAreHandedOnBehindLaterSums: within an Allreduce and within a Reduce-Scatter. What a lane has first waits
+// TestResultsAreForwardedBehindLaterSums: within an Allreduce and within a Reduce-Scatter. What a lane has first waits
 // for the network otherwise, and so does all behind it.
-func TestResultsAreHandedOnBehindLaterSums(t *testing.T) {
+func TestResultsAreForwardedBehindLaterSums(t *testing.T) {
 	for name, start := range map[string]func(o *Operations) error{
 		"reduce-scatter": func(o *Operations) error {
 			_, err := o.ReduceScatter(make([]byte, 3*4*team.SegmentBytes), make([]byte, 4*team.SegmentBytes), collective.Op{Type: reduce.I32, Reduction: reduce.Sum})
@@ -170,7 +157,7 @@ func TestResultsAreHandedOnBehindLaterSums(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			g := undriven(t, layOutOn(1, 2, 1)) // in no column, where all but a result is in one
+			g := undriven(t, teamtest.Plan(t, 1, 2, 1)) // in no column, where all but a result is in one
 			require.NoError(t, start(g.Operations))
 			var out sent
 			g.node.Reduce.Begin(0, nil, &out)

@@ -7,8 +7,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/torch-mcast/torch-mcast/internal/engine"
 	"github.com/torch-mcast/torch-mcast/internal/hostnet"
 	"github.com/torch-mcast/torch-mcast/internal/mesh"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/multicast"
 	"github.com/torch-mcast/torch-mcast/internal/team"
 	"github.com/torch-mcast/torch-mcast/pkg/overlap"
 )
@@ -112,9 +114,9 @@ type Counts struct {
 	Bytes                      [2]uint64 // of this rank, of each class
 }
 
-// Counts returns them.
-func (o *Operations) Counts() Counts {
-	c := o.composer.counts()
+// Counts returns them. across and sums are what the lanes of the column have counted.
+func (o *Operations) Counts(across *multicast.Stats, sums *engine.ReduceStats) Counts {
+	c := o.composer.counts(across, sums)
 	if o.outputs != nil {
 		c.Shared = o.outputs.gathered.Load()
 	}

@@ -77,20 +77,20 @@ type Output struct {
 // Reserve returns a place for the result of an Allgather of shards of so many bytes, or nil where ranks share no memory
 // for it, or too little. All ranks of the group reserve the same in the same order, and either all of them or none
 // gather into the reserved place. They do so as they gather into memory of their own.
-func (ops *Operations) Reserve(shard int) *Output {
-	o := ops.outputs
-	if o == nil || shard < 1 || shard > len(o.ring)/ops.plan.Size {
+func (o *Operations) Reserve(shard int) *Output {
+	shared := o.outputs
+	if shared == nil || shard < 1 || shard > len(shared.ring)/o.plan.Size {
 		return nil
 	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	bytes := shard * ops.plan.Size
-	at, ok := o.placer.Take((bytes + team.Page - 1) / team.Page * team.Page)
-	if !ok || o.closed {
+	shared.mu.Lock()
+	defer shared.mu.Unlock()
+	bytes := shard * o.plan.Size
+	at, ok := shared.placer.Take((bytes + team.Page - 1) / team.Page * team.Page)
+	if !ok || shared.closed {
 		return nil
 	}
-	p := &Output{outputs: o, Place: at, bytes: bytes}
-	o.held[at.Number] = p
+	p := &Output{outputs: shared, Place: at, bytes: bytes}
+	shared.held[at.Number] = p
 	return p
 }
 

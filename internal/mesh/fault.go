@@ -78,3 +78,8 @@ func (f *Fault) Error() string {
 	}
 	return fmt.Sprintf("rank %d failed: %s", f.Rank, f.Text)
 }
+
+// Disagree is the fault that a rank reports when ranks have called different things.
+func Disagree(rank int, d *collective.Disagreement, about string) *Fault {
+	return &Fault{Kind: Mismatch, Rank: rank, Between: d, Text: d.Words(about)}
+}

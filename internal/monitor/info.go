@@ -112,11 +112,12 @@ type sources struct {
 func (m *Monitor) Stats() Stats {
 	s := sources{
 		refusedRegistrations: m.counters.refusedRegistrations.Load(),
-		reduce:               m.ops.Column().Reduce.Stats(), calls: m.ops.Counts(),
-		fallbacks: m.counters.fallbacks.Load(), warnings: m.warnings.all(),
+		reduce:               m.ops.Column().Reduce.Stats(),
+		fallbacks:            m.counters.fallbacks.Load(), warnings: m.warnings.all(),
 		gatherWaits: m.ops.Waited(overlap.Gather), reduceWaits: m.ops.Waited(overlap.Reduce),
 	}
 	s.gather, s.fabric = m.ops.Column().Gather.Stats()
+	s.calls = m.ops.Counts(&s.gather, &s.reduce)
 	s.device = m.device()
 	s.gatherBusy, s.reduceBusy, s.overlap = m.ops.Busy()
 	return s.stats()

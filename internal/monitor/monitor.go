@@ -39,6 +39,7 @@ type Monitor struct {
 	mesh    *mesh.Mesh
 	device  func() staging.Stats
 
+	// A fault may come while the group joins, and plan is replaced: it reads these.
 	rank    int
 	traceTo string // MCAST_TRACE
 

@@ -73,5 +73,5 @@ func (p *Process) takeTrace(wanted func(*trace.Trace) bool) *trace.Trace {
 }
 
 func (*Process) writeTrace(where string, t *trace.Trace) (path string, err error) {
-	return WriteTrace(where, t)
+	return writeTraceAt(where, t)
 }

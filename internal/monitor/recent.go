@@ -26,37 +26,37 @@ type Recent struct {
 type decaying struct{ was, sum []float64 }
 
 // at returns the sum of a rank; now is its total since Join, in which nothing has faded.
-func (f *decaying) at(rank int, now float64) float64 {
-	if rank >= len(f.was) {
+func (d *decaying) at(rank int, now float64) float64 {
+	if rank >= len(d.was) {
 		return now
 	}
-	return f.sum[rank] + max(0, now-f.was[rank])
+	return d.sum[rank] + max(0, now-d.was[rank])
 }
 
 // fade lets a second pass.
-func (f *decaying) fade(rank int, now float64) {
-	for len(f.was) <= rank {
-		f.was, f.sum = append(f.was, 0), append(f.sum, 0)
+func (d *decaying) fade(rank int, now float64) {
+	for len(d.was) <= rank {
+		d.was, d.sum = append(d.was, 0), append(d.sum, 0)
 	}
-	f.sum[rank], f.was[rank] = keeps*f.at(rank, now), now
+	d.sum[rank], d.was[rank] = keeps*d.at(rank, now), now
 }
 
 // Pass lets a second pass in which something was in flight.
-func (l *Recent) Pass(all []Awaited) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+func (r *Recent) Pass(all []Awaited) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	for i := range all {
 		a := &all[i]
-		l.waits.fade(a.Rank, float64(a.Sum()))
-		l.repairs.fade(a.Rank, float64(a.Repaired))
+		r.waits.fade(a.Rank, float64(a.Sum()))
+		r.repairs.fade(a.Rank, float64(a.Repaired))
 	}
 }
 
 // Most returns, in ascending order, the rank self, the ranks that were waited for most in recent time, and the ranks
 // with the most repairs; and how many others were waited for. It reorders all.
-func (l *Recent) Most(self int, all []Awaited) (some []Awaited, others int) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+func (r *Recent) Most(self int, all []Awaited) (some []Awaited, others int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	front := 0 // so many are chosen
 	choose := func(most int, weight func(a *Awaited) float64) {
 		rest := all[front:]
@@ -71,8 +71,8 @@ func (l *Recent) Most(self int, all []Awaited) (some []Awaited, others int) {
 		}
 		return 0
 	})
-	choose(mostAwaited, func(a *Awaited) float64 { return l.waits.at(a.Rank, float64(a.Sum())) })
-	choose(mostAwaited, func(a *Awaited) float64 { return l.repairs.at(a.Rank, float64(a.Repaired)) })
+	choose(mostAwaited, func(a *Awaited) float64 { return r.waits.at(a.Rank, float64(a.Sum())) })
+	choose(mostAwaited, func(a *Awaited) float64 { return r.repairs.at(a.Rank, float64(a.Repaired)) })
 	some, others = all[:front], len(all)-front
 	slices.SortFunc(some, func(a, b Awaited) int { return a.Rank - b.Rank })
 	return some, others

@@ -69,7 +69,7 @@ func (m *Monitor) writeTrace() {
 
 // DumpAtSignal writes what this process did last where MCAST_TRACE says, since SIGUSR2 has come, and tells where that is.
 func DumpAtSignal(where string, log *slog.Logger) {
-	path, err := WriteTrace(where, trace.Take())
+	path, err := writeTraceAt(where, trace.Take())
 	if err != nil {
 		log.Warn("no trace was written at SIGUSR2", "error", err)
 		return
@@ -77,8 +77,8 @@ func DumpAtSignal(where string, log *slog.Logger) {
 	log.Warn("SIGUSR2: what this process did last is in the trace, for ui.perfetto.dev", "trace", path)
 }
 
-// WriteTrace writes a trace where MCAST_TRACE says, unless that is off, and returns the path of the file.
-func WriteTrace(where string, t *trace.Trace) (path string, err error) {
+// writeTraceAt writes a trace where MCAST_TRACE says, unless that is off, and returns the path of the file.
+func writeTraceAt(where string, t *trace.Trace) (path string, err error) {
 	if where == "off" {
 		return "", nil
 	}

@@ -19,13 +19,13 @@ import (
 // the wait has doubled.
 const longWait = 5 * time.Second
 
-// lane is what a monitor asks of an engine.
+// lane is what a watcher asks of an engine.
 type lane interface {
 	InFlight() int
 	Waiting() *engine.Waiting
 }
 
-// wait is what a monitor knows of a lane's oldest operation.
+// wait is what a watcher knows of a lane's oldest operation.
 type wait struct {
 	lane
 	trace  *trace.Lane   // nil: nothing remembers

@@ -26,9 +26,10 @@ func (a *Plan) CutAllreduce(bytes, size int) (segments []Stretch, rest Stretch) 
 	if whole < bytes && bytes <= scratchBytes {
 		whole = 0
 	}
-	most := max(LeastSegments, MostAllreduce/max(1, a.GatherSteps()/stepsOfSegments))
+	most := max(leastSegments, MostAllreduce/max(1, a.GatherSteps()/stepsOfSegments))
 	step := max(AllreduceBytes, (whole/a.Size+most-1)/most)
 	step = (step + Line - 1) / Line * Line * a.Size
+	segments = make([]Stretch, 0, (whole+step-1)/step)
 	for at := 0; at < whole; at += step {
 		segments = append(segments, Stretch{at, min(at+step, whole)})
 	}

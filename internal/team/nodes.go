@@ -153,8 +153,8 @@ func fewestAndMost(nodes [][]int) (fewest, most int) {
 	return fewest, most
 }
 
-// LayOut decides on which levels the group works. The fabric is known.
-func (a *Plan) LayOut() {
+// layOut decides on which levels the group works. The fabric is known.
+func (a *Plan) layOut() {
 	a.Column = Everyone(a.Rank, a.Size)
 	switch nodes, flat := nodesOf(a.Hosts); {
 	case a.Settings.Nodes == "off":

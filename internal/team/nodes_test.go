@@ -64,7 +64,7 @@ func TestColumnsAndNodes(t *testing.T) {
 		for rank := range hosts {
 			a := &Plan{Rank: rank, Size: len(hosts), Hosts: on(hosts...), Job: random.Uint64() | 1, Settings: config.Default()}
 			a.Settings.Port = 40000
-			a.LayOut()
+			a.layOut()
 			require.True(t, a.TwoLevel())
 			require.Len(t, a.Nodes, n)
 			require.Equal(t, []int{columns, most}, []int{a.Columns, a.most})
@@ -126,7 +126,7 @@ func TestFlatWhereAsked(t *testing.T) {
 	} {
 		a := &Plan{Rank: 3, Size: 4, Hosts: on(0, 0, 1, 1), Job: 7, Settings: config.Default()}
 		change(&a.Settings)
-		a.LayOut()
+		a.layOut()
 		require.False(t, a.TwoLevel())
 		require.Contains(t, a.LevelsReason(), setting)
 		require.Equal(t, Everyone(3, 4), a.Column)
@@ -138,7 +138,7 @@ func TestFlatWhereAsked(t *testing.T) {
 
 func TestColumnPorts(t *testing.T) {
 	a := &Plan{Rank: 3, Size: 4, Hosts: on(0, 0, 1, 1), Settings: config.Default()}
-	a.LayOut()
+	a.layOut()
 	require.EqualValues(t, firstPort, a.ColumnPort(firstPort+ports-1), "drawn ports come round")
 	a.Settings.Port = 65535
 	require.EqualValues(t, 65534, a.ColumnPort(65535), "there is none above")
@@ -152,15 +152,15 @@ func TestCut(t *testing.T) {
 	}{
 		{[]int{2, 2}, 64},
 		{slices.Repeat([]int{8}, 4), 32},
-		{slices.Repeat([]int{8}, 100), LeastSegments},
-		{append(slices.Repeat([]int{8}, 64), 7), LeastSegments},
+		{slices.Repeat([]int{8}, 100), leastSegments},
+		{append(slices.Repeat([]int{8}, 64), 7), leastSegments},
 	} {
 		a := &Plan{Settings: config.Default()}
 		for h, k := range c.hosts {
 			a.Hosts = append(a.Hosts, on(slices.Repeat([]int{h}, k)...)...)
 		}
 		a.Size = len(a.Hosts)
-		a.LayOut()
+		a.layOut()
 		for name, g := range map[string]SegmentSize{"gather": a.GatherSegment(false), "reduce": a.ReduceSegment(false), "root": RootSegment()} {
 			firsts := map[int]int{} // length of the first segment: how many there are
 			large := 64 << 30 / a.Size / Line * Line
@@ -197,7 +197,7 @@ func TestSumsAreBounded(t *testing.T) {
 			a.Hosts = append(a.Hosts, on(slices.Repeat([]int{h}, k)...)...)
 		}
 		a.Size = len(a.Hosts)
-		a.LayOut()
+		a.layOut()
 		for _, whole := range []bool{false, true} {
 			for _, bytes := range []int{100, 4 << 20} {
 				for _, s := range a.ReduceSegment(whole).Cut(bytes, 4) {

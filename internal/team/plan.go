@@ -96,7 +96,7 @@ func New(o Self, blobs [][]byte) (*Plan, error) {
 	if err := a.choose(all); err != nil {
 		return nil, err
 	}
-	a.LayOut()
+	a.layOut()
 	return a, nil
 }
 

@@ -97,7 +97,7 @@ func TestColumnsFollowPlaces(t *testing.T) {
 		ranks[r].place = []string{"r1", "r2"}[r%2]
 	}
 	a := &Plan{Rank: 5, Size: 8, Hosts: ranks, Job: 7, Settings: config.Default()}
-	a.LayOut()
+	a.layOut()
 	require.Equal(t, [][]int{{0, 4}, {1, 5}, {2, 6}, {3, 7}}, a.Nodes)
 	require.Equal(t, []int{0, 2, 1, 3}, a.Ring)
 	require.Equal(t, []int{4, 6, 5, 7}, a.RingRanks())

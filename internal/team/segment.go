@@ -3,10 +3,10 @@ package team
 const (
 	// SegmentBytes is what of a shard goes from one level to the other at a time, in bytes.
 	SegmentBytes = 256 << 10
-	// mostSteps bounds the steps that an operation posts to a lane, unless that left less than LeastSegments.
+	// mostSteps bounds the steps that an operation posts to a lane, unless that left less than leastSegments.
 	mostSteps = 128
-	// LeastSegments is how many segments of an operation, if it is large, keep both levels busy.
-	LeastSegments = 4
+	// leastSegments is how many segments of an operation, if it is large, keep both levels busy.
+	leastSegments = 4
 	// mostSums is what a node sums of a segment at a time, in bytes, at all ranks of a column together.
 	mostSums = 16 << 20
 	// Line is what segments are multiples of, in bytes, but for the last: elements of all types fit.
@@ -28,7 +28,7 @@ type SegmentSize struct {
 }
 
 // segmentsOf returns how many segments an operation may have if each is so many steps in the lane that has most.
-func segmentsOf(steps int) int { return max(LeastSegments, mostSteps/steps) }
+func segmentsOf(steps int) int { return max(leastSegments, mostSteps/steps) }
 
 // GatherSegment is the segment size of an Allgather. One that stays whole is a segment of something larger.
 func (a *Plan) GatherSegment(whole bool) SegmentSize {
