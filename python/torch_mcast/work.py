@@ -6,16 +6,14 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch._C._distributed_c10d import Work
 
 from . import _lib, errors, profile
 from .group import SLICE_MS, Group, Lane
-
-if TYPE_CHECKING:
-    from .recorder import Recorder
+from .recorder import Recorder
 
 NO_TIMEOUT = timedelta(0)  # what torch passes for "none given"
 
