@@ -322,7 +322,8 @@ func (g *Group) start(c *transports, window int) error {
 	if err != nil {
 		return err
 	}
-	if err := reduce.Use(simd); err != nil {
+	before, err := reduce.Ask(simd)
+	if err != nil {
 		return fmt.Errorf("MCAST_SIMD=%s: %w", s.SIMD, err)
 	}
 	t := c.gather.Traits()
@@ -332,6 +333,10 @@ func (g *Group) start(c *transports, window int) error {
 		Address: a.Addrs[a.Rank].Addr().String(), Rails: append([]string{}, c.rails...),
 		ChunkBytes: t.Chunk, WindowBytes: window * t.Chunk, SIMD: simd.String(), Notes: append([]string{}, t.Notes...),
 		Peers: c.peers, Unheard: append([][2]int{}, c.unheard...), Topology: s.Topology, Ring: a.RingRanks(), Nodes: len(a.Nodes), NodesReason: a.LevelsReason(),
+	}
+	if before != simd {
+		g.info.Notes = append(g.info.Notes, fmt.Sprintf("MCAST_SIMD is one for all groups of this process: they now sum with %v, "+
+			"also if they asked for %v as the group before", simd, before))
 	}
 	for _, w := range c.found {
 		g.warnings.add(w.cause, w.text) // logJoined logs it
