@@ -40,7 +40,6 @@ package multicast
 
 import (
 	"fmt"
-	"time"
 
 	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/topology"
@@ -60,8 +59,8 @@ const (
 	arenaAlign = 64      // bytes between places in the arena
 )
 
-// Time is a moment: how long after some fixed one. It must not go backwards.
-type Time = time.Duration
+// Time is a moment.
+type Time = collective.Time
 
 // ErrBusy is returned by Post when Room is 0.
 var ErrBusy = fmt.Errorf("multicast: %d operations are in flight already; wait for one", collective.MaxInFlight)
