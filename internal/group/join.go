@@ -335,8 +335,8 @@ func (g *Group) start(c *transports, window int) error {
 		Peers: c.peers, Unheard: append([][2]int{}, c.unheard...), Topology: s.Topology, Ring: a.RingRanks(), Nodes: len(a.Nodes), NodesReason: a.LevelsReason(),
 	}
 	if before != simd {
-		g.info.Notes = append(g.info.Notes, fmt.Sprintf("MCAST_SIMD is one for all groups of this process: they now sum with %v, "+
-			"also if they asked for %v as the group before", simd, before))
+		g.info.Notes = append(g.info.Notes, fmt.Sprintf("MCAST_SIMD is one for all groups of this process: "+
+			"they now sum with %v, also if they asked for %v as the group before", simd, before))
 	}
 	for _, w := range c.found {
 		g.warnings.add(w.cause, w.text) // logJoined logs it
