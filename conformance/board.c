@@ -1,6 +1,5 @@
-/* Ranks among themselves: barriers, exchange, flags, threads, and the log of
- * their calls. Waiting is polling: ranks may be killed at any time. */
-#include <pthread.h>
+/* Ranks among themselves: barriers, exchange, flags, and the log of their calls. Waiting is polling: ranks may
+ * be killed at any time. */
 #include <sched.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -92,62 +91,18 @@ void die(struct rank *r)
 		pause();
 }
 
-/* Threads */
-
-static struct thread {
-	pthread_t id;
-	bool running;
-	struct rank *rank;
-	enum rule rule;
-	int index;
-	void (*run)(struct rank *r, void *arg);
-	void *arg;
-} threads[MAX_THREADS];
-
-static void *thread_run(void *arg)
-{
-	struct thread *t = arg;
-
-	lane = &t->rank->board->place[t->rank->rank].lanes[t->index];
-	lane->polling = RULES;
-	under(t->rule);
-	t->run(t->rank, t->arg);
-	return NULL;
-}
-
-void thread_start(struct rank *r, int index, void (*run)(struct rank *r, void *arg), void *arg)
-{
-	struct thread *t = &threads[index];
-
-	*t = (struct thread){ .rank = r, .rule = lane->rule, .index = index, .run = run, .arg = arg };
-	t->running = pthread_create(&t->id, NULL, thread_run, t) == 0;
-	EXPECT(t->running, "expected a thread, got none from the system");
-}
-
-void thread_join_all(struct rank *r)
-{
-	(void)r;
-	for (int i = 0; i < MAX_THREADS; i++)
-		if (threads[i].running) {
-			pthread_join(threads[i].id, NULL);
-			threads[i].running = false;
-		}
-}
-
-/* Calls */
-
 /* A call that repeats is counted, so that a polling rank does not push its
  * earlier calls out of the log. */
 void call_begin(const char *fmt, unsigned long a, unsigned long b, unsigned long c)
 {
-	struct call *newest = &lane->calls[(lane->count - 1) % LANE_CALLS];
+	struct call *last = &lane->calls[(lane->count - 1) % LANE_CALLS];
 
-	if (lane->count == 0 || newest->fmt != fmt || newest->arg[0] != a ||
-	    newest->arg[1] != b || newest->arg[2] != c) {
-		newest = &lane->calls[lane->count++ % LANE_CALLS];
-		*newest = (struct call){ .fmt = fmt, .arg = { a, b, c } };
+	if (lane->count == 0 || last->fmt != fmt || last->arg[0] != a ||
+	    last->arg[1] != b || last->arg[2] != c) {
+		last = &lane->calls[lane->count++ % LANE_CALLS];
+		*last = (struct call){ .fmt = fmt, .arg = { a, b, c } };
 	}
-	newest->times++;
+	last->times++;
 	lane->begun++;
 	lane->open = true;
 }

@@ -8,10 +8,6 @@
 #include "library.h"
 #include "perf.h"
 
-const size_t perf_sizes[PERF_SIZES] = {
-	1, 8, 64, 512, 4096, 32768, 65536, 262144, 1 << 20, 4 << 20, 16 << 20, 64 << 20,
-};
-
 enum { MAX_CONTESTANTS = MAX_PLUGINS + 1 };
 
 static const char *const figure_names[FIGURES] = {
@@ -25,13 +21,6 @@ struct contestant {
 	struct perf_round *rounds;
 	bool failed;
 };
-
-int perf_repeats(size_t bytes)
-{
-	size_t n = ((size_t)64 << 20) / (bytes + 1);
-
-	return n > 1000 ? 1000 : n < 16 ? 16 : (int)n;
-}
 
 static void look_up(struct contestant *c, const struct options *o, const char *plugin)
 {

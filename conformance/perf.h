@@ -9,16 +9,15 @@ enum { PERF_POOL = 256 << 20 };	/* bytes of the buffer on each side */
 
 enum figure { LATENCY, BANDWIDTH, ALLGATHER, REDUCE_SCATTER, ALLREDUCE, FIGURES };
 
+/* perf_sizes.c */
 extern const size_t perf_sizes[PERF_SIZES];	/* bytes, 1 to 64 Mi */
+int perf_repeats(size_t bytes);	/* how many messages or operations of a size one round times */
 
 /* Microseconds a message or an operation; 0: not measured. Shared memory: rank
  * 0 writes, the runner reads. */
 struct perf_round {
 	double us[FIGURES][PERF_SIZES];
 };
-
-/* How many messages or operations of a size one round times. */
-int perf_repeats(size_t bytes);
 
 /* The measurements, as cases that only perf mode runs; the area is a perf_round. */
 extern const struct test perf_net, perf_coll;

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "error_rank.h"
 #include "mcast.h"
 
 int mcast_fork_child;

@@ -19,9 +19,6 @@ static inline int mcast_forked(void)
  * call, and returns MCAST_E_UNAVAILABLE. */
 __attribute__((visibility("hidden"))) int mcast_forked_text(char *err, size_t errlen);
 
-/* mcast_set_error_rank sets what mcast_error_rank returns on this thread. */
-__attribute__((visibility("hidden"))) void mcast_set_error_rank(int rank);
-
 /* mcast_close_in_child has children of fork() close a socket that is open now:
  * while one of them holds it, the end of this process would not close it, and
  * peers would not learn that this process has died. */

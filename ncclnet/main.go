@@ -4,9 +4,8 @@
 package main
 
 /*
+#include "error_rank.h"
 #include "mcast.h"
-
-void mcast_set_error_rank(int rank);
 */
 import "C"
 

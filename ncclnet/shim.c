@@ -18,19 +18,6 @@ int mcast_abi(void)
 	return MCAST_ABI;
 }
 
-static __thread int error_rank = -1;
-
-int mcast_error_rank(void)
-{
-	return error_rank;
-}
-
-/* mcast_set_error_rank is called by Go, on the thread of the caller. */
-void mcast_set_error_rank(int rank)
-{
-	error_rank = rank;
-}
-
 int mcast_open(int rank, int size, const char *options, void *blob, size_t cap, size_t *len,
 	int64_t *endpoint, char *err, size_t errlen)
 {

@@ -133,7 +133,7 @@ var table = []Variable{
 		"NCCL's Reduce-Scatters of this total size or more go through CollNet, where it is connected; auto: only where that is faster."),
 
 	row("MCAST_SIMD", "auto", func(s *Settings) *string { return &s.SIMD }, choice("auto", "avx512", "avx2", "generic"),
-		"Instruction set of the sums; auto takes the best that the CPU has."),
+		"Instruction set of the sums; auto takes the best that the CPU has. It is one for all groups of a process: the group that joins last sets it, and warns if another had asked for a different one. All give the same bits."),
 }
 
 // elsewhere holds the variables that are read by another part, which checks
@@ -141,6 +141,8 @@ var table = []Variable{
 var elsewhere = []Variable{
 	{Name: "MCAST_LIBRARY", Type: "path", Allowed: "empty (found beside the package) or the path of a file",
 		Help: "Read by torch_mcast alone: the libnccl-net-mcast.so to load."},
+	{Name: "MCAST_PATCH_TORCH", Type: "choice", Default: "on", Allowed: "one of on, off",
+		Help: "Read by torch_mcast alone, once in a process. on replaces methods of torch's Work, of every backend, so that is_completed() and its like answer for our operations. off leaves torch's class as it is: is_completed() of our operations then stays False, and wait() works."},
 }
 
 // row ties a variable to its field of Settings. The default is text in the
@@ -167,8 +169,8 @@ Every variable may be set in the environment of a process or given for one group
 program takes them by collnet.FromEnv, and sets the ones with a field in collnet.Options. An empty value counts as not
 set. A value that is not allowed is an error that names the variable, the value and the allowed values; a variable that is
 not listed here has no effect, and a warning says so. Give every rank of a group
-the same values; MCAST_IFACE, MCAST_TOPOLOGY, MCAST_CLASS, MCAST_LOG, MCAST_METRICS, MCAST_TRACE, MCAST_LOSS, MCAST_LOSS_SEED, MCAST_SWITCH, MCAST_SWITCH_TIMEOUT, MCAST_NET_* (but for MCAST_NET_FABRIC=verbs, which all need, and MCAST_NET_TLS=require, which the other end must not answer with off), MCAST_GPU_MEMORY, MCAST_SIMD and
-MCAST_LIBRARY may differ.
+the same values; MCAST_IFACE, MCAST_TOPOLOGY, MCAST_CLASS, MCAST_LOG, MCAST_METRICS, MCAST_TRACE, MCAST_LOSS, MCAST_LOSS_SEED, MCAST_SWITCH, MCAST_SWITCH_TIMEOUT, MCAST_NET_* (but for MCAST_NET_FABRIC=verbs, which all need, and MCAST_NET_TLS=require, which the other end must not answer with off), MCAST_GPU_MEMORY, MCAST_SIMD, MCAST_LIBRARY and
+MCAST_PATCH_TORCH may differ.
 
 | variable | default | allowed | meaning |
 |---|---|---|---|

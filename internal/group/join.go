@@ -178,7 +178,8 @@ func (g *Group) start(c *fabrics.Opened) error {
 	if err != nil {
 		return err
 	}
-	if err := reduce.Use(simd); err != nil {
+	before, err := reduce.Ask(simd)
+	if err != nil {
 		return fmt.Errorf("MCAST_SIMD=%s: %w", s.SIMD, err)
 	}
 	t := c.Gather.Traits()
@@ -188,6 +189,10 @@ func (g *Group) start(c *fabrics.Opened) error {
 		Address: a.Addrs[a.Rank].Addr().String(), Rails: append([]string{}, c.Rails...),
 		ChunkBytes: t.Chunk, WindowBytes: c.Window * t.Chunk, SIMD: simd.String(), Notes: append([]string{}, t.Notes...),
 		Peers: c.Peers, Unheard: append([][2]int{}, c.Unheard...), Topology: s.Topology, Ring: a.RingRanks(), Nodes: len(a.Nodes), NodesReason: a.LevelsReason(),
+	}
+	if before != simd {
+		info.Notes = append(info.Notes, fmt.Sprintf("MCAST_SIMD is one for all groups of this process: "+
+			"they now sum with %v, also if they asked for %v as the group before", simd, before))
 	}
 	if t.Lossless && s.Loss > 0 && a.Switches == 0 {
 		info.Notes = append(info.Notes, "MCAST_LOSS has no effect: "+t.Name+" does not lose")

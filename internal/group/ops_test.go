@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math"
 	"net"
+	"strings"
 	"testing"
 	"time"
 
@@ -350,17 +351,21 @@ func TestLocalFault(t *testing.T) {
 	}
 }
 
-// TestSIMDOfTheLastGroup has a group ask for one instruction set, and the next for the best.
+// TestSIMDOfTheLastGroup has groups ask for instruction sets: one that asks for another than the group before warns.
 func TestSIMDOfTheLastGroup(t *testing.T) {
 	best, err := reduce.ParseLevel("auto")
 	require.NoError(t, err)
 	for _, c := range []struct {
 		asked string
 		want  reduce.Level
-	}{{"generic", reduce.Generic}, {"auto", best}} {
+		other bool
+	}{{"generic", reduce.Generic, false}, {"auto", best, true}, {"auto", best, false}} {
 		g := world(t, 1, func(s *config.Settings) { s.SIMD = c.asked })
 		require.Equal(t, c.want.String(), g[0].Info().SIMD)
 		require.Equal(t, c.want, reduce.Active())
+		notes := strings.Join(g[0].Info().Notes, "\n")
+		other := "they now sum with " + best.String() + ", also if they asked for generic"
+		require.Equal(t, c.other && best != reduce.Generic, strings.Contains(notes, other), notes)
 	}
 }
 

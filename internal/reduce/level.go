@@ -56,7 +56,8 @@ type engine struct {
 	steps   *[numSteps]table
 }
 
-var active atomic.Pointer[engine]
+// active is the engine of all sums of this process. asked is the one that Ask was last called for, or nil.
+var active, asked atomic.Pointer[engine]
 
 func init() {
 	active.Store(&engines[best()])
@@ -103,6 +104,18 @@ func levels(has func(...cpuid.FeatureID) bool) []Level {
 func best() Level {
 	here := Levels()
 	return here[len(here)-1]
+}
+
+// Ask is Use for a group, which shares the level with the other groups of its process. It returns the level
+// that the group before asked for, or l for the first group.
+func Ask(l Level) (before Level, err error) {
+	if err := Use(l); err != nil {
+		return l, err
+	}
+	if was := asked.Swap(&engines[l]); was != nil {
+		return was.level, nil
+	}
+	return l, nil
 }
 
 // Use makes Fold use the kernels of level l from its next call on. All levels

@@ -2,6 +2,9 @@ package watch
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -103,6 +106,22 @@ mcast_waiting_seconds{group="abc",rank="1"} 2.5
 `} {
 		require.Contains(t, text.String(), want)
 	}
+}
+
+// TestAlertsAreAboutMetricsThatThereAre: a metric that is no more would never raise its alert.
+func TestAlertsAreAboutMetricsThatThereAre(t *testing.T) {
+	rules, err := os.ReadFile(filepath.Join("..", "..", "packaging", "mcast.rules.yml"))
+	require.NoError(t, err)
+	served := make(chan *prometheus.Desc, 100)
+	(&Collector{}).Describe(served)
+	close(served)
+	var known []string
+	for d := range served {
+		known = append(known, regexp.MustCompile(`fqName: "(\w+)"`).FindStringSubmatch(d.String())[1])
+	}
+	metrics := regexp.MustCompile(`\bmcast_\w+`).FindAllString(string(rules), -1)
+	require.Len(t, metrics, 3)
+	require.Subset(t, known, metrics)
 }
 
 // gather has Prometheus ask for what ranks publish.

@@ -1,12 +1,9 @@
 /* Requests: the functions that the net plugin calls. */
 #include <endian.h>
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include "verbs.h"
 
@@ -19,75 +16,6 @@ enum {
 	LISTEN = 64, /* sends between two */
 	REST = 5000, /* ns after a step in vain, where large messages follow each other */
 };
-
-void p2p_fail(struct p2p_comm *c, int code, const char *format, ...)
-{
-	va_list args;
-	int n;
-
-	if (c->error)
-		return;
-	c->error = code;
-	n = snprintf(c->text, sizeof(c->text), "%s %s: ", c->sending ? "send to" : "receive from", c->peer);
-	va_start(args, format);
-	vsnprintf(c->text + n, sizeof(c->text) - n, format, args);
-	va_end(args);
-	p2p_socket_verdict(c);
-}
-
-/* Whether errno means that the peer has not sent the record that came. A write may be the first call to fail: then
- * the connection holds the error, while a mistake in the call itself leaves none there. Reading the error clears it,
- * so that the peer can be told. */
-static int changed(struct p2p_comm *c)
-{
-	const int error = errno;
-	int i, held = 0;
-
-	if (!c->sealed || (error != EBADMSG && error != EMSGSIZE && error != EINVAL))
-		return 0;
-	for (i = 0; i < c->lanes; i++)
-		held |= p2p_socket_error(&c->lane[i]) == error;
-	errno = error;
-	return held || error == EBADMSG;
-}
-
-void p2p_lost(struct p2p_comm *c, const char *doing)
-{
-	const unsigned segment = p2p_unanswered(c);
-
-	if (segment > 0) {
-		p2p_fail(c, P2P_E_REMOTE, P2P_UNANSWERED, c->timeout, segment);
-		return;
-	}
-	if (changed(c)) {
-		p2p_fail(c, P2P_E_SYSTEM, "%s: what came is not what the peer has sent: somebody on the path has changed it", doing);
-		return;
-	}
-	switch (errno) {
-	case EPIPE:
-	case ESHUTDOWN:
-		p2p_fail(c, P2P_E_REMOTE, "the peer closed the connection");
-		return;
-	case ECONNRESET:
-	case ECONNABORTED:
-	case ETIMEDOUT:
-	case EHOSTUNREACH:
-	case ENETUNREACH:
-	case ENETDOWN:
-		p2p_fail(c, P2P_E_REMOTE, "%s: %s", doing, strerror(errno));
-		return;
-	default:
-		p2p_fail(c, P2P_E_SYSTEM, "%s: %s", doing, strerror(errno));
-	}
-}
-
-void p2p_lost_reading(struct p2p_comm *c, const char *doing)
-{
-	/* of a record's header; of another call they say that it is wrong */
-	if (c->sealed && (errno == EMSGSIZE || errno == EINVAL))
-		errno = EBADMSG;
-	p2p_lost(c, doing);
-}
 
 static struct p2p_request *take(struct p2p_comm *c, void *data, size_t size, uint32_t key)
 {
@@ -154,7 +82,7 @@ int p2p_isend(struct p2p_comm *c, const void *data, size_t size, uint32_t key, i
 	c->sequence++;
 	/* A sender would learn in no other way that the peer is gone, if the kernel takes all its messages. */
 	if (c->sequence % LISTEN == 0)
-		(void)p2p_socket_alive(c);
+		(void)p2p_alive(c);
 	if (c->verbs != NULL) {
 		if (!c->error)
 			p2p_verbs_send(c, *req);
@@ -228,7 +156,7 @@ static void progress(struct p2p_comm *c)
 		c->until = p2p_now() + REST;
 	if (c->eager > 0)
 		c->eager--;
-	if (++c->idle % CHECK == 0 && !c->gone && !p2p_socket_alive(c))
+	if (++c->idle % CHECK == 0 && !c->gone && !p2p_alive(c))
 		c->gone = 1;
 }
 
@@ -335,7 +263,7 @@ void p2p_close(struct p2p_comm *c)
 		p2p_ring_unmap(c->lane[0].ring);
 	if (c->verbs != NULL) {
 		if (!c->sending && !c->error)
-			p2p_socket_farewell(c);
+			p2p_farewell(c);
 		p2p_verbs_close(c->verbs);
 	}
 	if (p2p_watch_close(c))

@@ -2,6 +2,7 @@
 #ifndef MCAST_P2P_COMM_H
 #define MCAST_P2P_COMM_H
 
+#include <errno.h>
 #include <stdint.h>
 #include <sys/types.h>
 #include <sys/uio.h>
@@ -28,6 +29,7 @@ enum {
 	STAGING = 36 << 10, /* bytes that one read may bring beyond the wanted ones; holds a message of 32 KiB */
 	LARGE = 64 << 10, /* a message for which another system call does not matter; the least that is pinned */
 	FEW = 2,            /* most receives in flight of a caller that waits for each message, not for a stream */
+	PAGE = 4096,        /* shares begin at multiples of it */
 	GATHER = 16,        /* iovecs of a write */
 	PINS = 256,         /* zero-copy writes of a lane that the kernel holds */
 };
@@ -53,6 +55,9 @@ struct stream {
 	ssize_t (*send)(struct lane *, struct iovec *, int, struct p2p_request *pin);
 	ssize_t (*recv)(struct lane *, struct iovec *, int);
 };
+
+/* The outcome of a call that moved nothing: 0 if it may do so later, else -1. */
+static inline ssize_t p2p_nothing(void) { return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR ? 0 : -1; }
 
 struct ring;
 
@@ -118,6 +123,28 @@ struct p2p_comm {
 	char text[384];
 };
 
+static inline void p2p_push(struct lane *l, struct p2p_request *r) { l->queue[l->last++ % P2P_IN_FLIGHT] = r; }
+
+/* Requests whose share has moved need this lane no more. */
+static inline void p2p_settle(struct lane *l)
+{
+	while (l->settled != l->first)
+		l->queue[l->settled++ % P2P_IN_FLIGHT]->pending--;
+}
+
+/* The part of a message that lies on a lane; may be empty. */
+static inline size_t p2p_share(const struct p2p_request *r, unsigned lane, char **at)
+{
+	unsigned lanes = r->header.lanes;
+	size_t part = r->size, from;
+
+	if (lanes > 1)
+		part = ((r->size + lanes - 1) / lanes + PAGE - 1) & ~(size_t)(PAGE - 1);
+	from = part * lane < r->size ? part * lane : r->size;
+	*at = r->data + from;
+	return r->size - from < part ? r->size - from : part;
+}
+
 static inline uint64_t p2p_now(void) /* ns */
 {
 	struct timespec t;
@@ -145,17 +172,15 @@ static inline void p2p_event_moved(struct p2p_request *r)
 
 /* frame.c: one step of progress; true if something moved. */
 int p2p_step(struct p2p_comm *c);
-void p2p_push(struct lane *l, struct p2p_request *r);
-void p2p_settle(struct lane *l); /* requests whose share has moved need this lane no more */
-/* The part of a message that lies on a lane; may be empty. */
-size_t p2p_share(const struct p2p_request *r, unsigned lane, char **at);
 
-/* comm.c: the first failure counts. */
+/* end.c: the first failure counts. */
 void p2p_fail(struct p2p_comm *c, int code, const char *format, ...) __attribute__((format(printf, 3, 4)));
 /* A failure of the connection itself, with errno. p2p_lost_reading is for a call that reads: there the kernel may also
  * say that the peer has not sent the record that came. */
 void p2p_lost(struct p2p_comm *c, const char *doing);
 void p2p_lost_reading(struct p2p_comm *c, const char *doing);
+int p2p_alive(struct p2p_comm *c); /* looks at lane 0 for the end of the peer; a sender also hears why */
+void p2p_farewell(struct p2p_comm *c); /* tells a sender with a device how many messages have been received */
 
 /* socket.c */
 extern const struct stream p2p_socket;
@@ -163,10 +188,6 @@ int p2p_socket_setup(struct p2p_comm *c);
 int p2p_socket_release(struct lane *l); /* collects zero-copy completions; true if there were any */
 ssize_t p2p_socket_peek(struct lane *l, struct iovec *iov); /* as recv, where messages are small */
 void p2p_socket_acknowledge(struct lane *l, size_t size); /* of a message that was read */
-int p2p_socket_alive(struct p2p_comm *c);
-void p2p_socket_verdict(struct p2p_comm *c); /* says why to the peer: a sender, or either end where a device moves the bytes */
-void p2p_socket_farewell(struct p2p_comm *c); /* tells a sender with a device how many messages have been received */
-int p2p_socket_error(struct lane *l); /* takes the error that a connection holds, and returns it; 0: none */
 int p2p_socket_reset(struct lane *l); /* ends a connection at once; false if that is up to its last descriptor */
 void p2p_socket_abort(struct lane *l); /* ends a connection that sends from the caller's memory */
 

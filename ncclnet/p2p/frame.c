@@ -8,19 +8,10 @@
 #include "verbs.h"
 
 enum {
-	PAGE = 4096,          /* shares begin at multiples of it */
 	BUDGET = 4 << 20,     /* bytes that a step may move on a lane, about */
 	SCANT = 4 << 10,      /* read ahead where a large one may come */
 	TINY = 240,           /* bytes of a message whose second copy is for nothing */
 };
-
-void p2p_push(struct lane *l, struct p2p_request *r) { l->queue[l->last++ % P2P_IN_FLIGHT] = r; }
-
-void p2p_settle(struct lane *l)
-{
-	while (l->settled != l->first)
-		l->queue[l->settled++ % P2P_IN_FLIGHT]->pending--;
-}
 
 static void pop(struct lane *l)
 {
@@ -28,18 +19,6 @@ static void pop(struct lane *l)
 	l->moved = 0;
 	if (!l->comm->sealed || !l->comm->sending)
 		p2p_settle(l);
-}
-
-size_t p2p_share(const struct p2p_request *r, unsigned lane, char **at)
-{
-	unsigned lanes = r->header.lanes;
-	size_t part = r->size, from;
-
-	if (lanes > 1)
-		part = ((r->size + lanes - 1) / lanes + PAGE - 1) & ~(size_t)(PAGE - 1);
-	from = part * lane < r->size ? part * lane : r->size;
-	*at = r->data + from;
-	return r->size - from < part ? r->size - from : part;
 }
 
 /* Gathers the next bytes to send on a lane. A share worth pinning is written alone,

@@ -1,5 +1,4 @@
 /* Lanes that are TCP sockets. */
-#include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -10,10 +9,9 @@
 #include <unistd.h>
 
 #include <linux/errqueue.h> /* needs timespec */
-#include "verbs.h"
+#include "comm.h"
 
 enum {
-	VERDICT = 0x5645, /* magic of what a receiver says when it gives up */
 	PIECE = 1 << 10,  /* bytes of a write that are worth a copy */
 	PEEKS = 4,        /* reads in a row whose bytes stay: a sender has a window of 10 segments at first */
 	HELD = 256,       /* and how many bytes: from 536 on the kernel acknowledges what arrives */
@@ -21,8 +19,6 @@ enum {
 	RUN = 8,          /* small messages in a row after which they count as the rule */
 	DRAIN = 100,      /* times 1 ms in which a device is through with what it sends */
 };
-
-static ssize_t nothing(void) { return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR ? 0 : -1; }
 
 /* Copies small buffers into one piece: the kernel takes longer over a list. */
 static size_t join(char *piece, const struct iovec *iov, int k)
@@ -59,10 +55,10 @@ static ssize_t socket_send(struct lane *l, struct iovec *iov, int k, struct p2p_
 		if (errno == EFAULT) /* cannot be pinned, as mappings of devices; a bad address fails below, too */
 			l->comm->zerocopy = 0;
 		else if (errno != ENOBUFS) /* no room to note the pinning */
-			return nothing();
+			return p2p_nothing();
 	}
 	n = small > 0 ? send(l->fd, piece, small, flags) : sendmsg(l->fd, &msg, flags);
-	return n < 0 ? nothing() : n;
+	return n < 0 ? p2p_nothing() : n;
 }
 
 /* What was peeked at; false, with errno, if not now. With MSG_TRUNC nothing is copied. */
@@ -89,7 +85,7 @@ ssize_t p2p_socket_peek(struct lane *l, struct iovec *iov)
 	size_t known;
 
 	if (n < 0)
-		return nothing();
+		return p2p_nothing();
 	if (n == 0) {
 		errno = ESHUTDOWN;
 		return -1;
@@ -107,13 +103,13 @@ static ssize_t socket_recv(struct lane *l, struct iovec *iov, int k)
 	ssize_t n;
 
 	if (!take_peeked(l))
-		return nothing();
+		return p2p_nothing();
 	n = k == 1 ? recv(l->fd, iov->iov_base, iov->iov_len, MSG_DONTWAIT) : recvmsg(l->fd, &msg, MSG_DONTWAIT);
 
 	if (n == 0)
 		errno = ESHUTDOWN;
 	else if (n < 0)
-		return nothing();
+		return p2p_nothing();
 	return n > 0 ? n : -1;
 }
 
@@ -207,73 +203,6 @@ int p2p_socket_release(struct lane *l)
 			l->released++;
 	}
 	return some;
-}
-
-/* Looks at lane 0 for the end of the peer. A sender also hears its verdict. */
-int p2p_socket_alive(struct p2p_comm *c)
-{
-	const int now_and_later = 2; /* even, but not 0 */
-	struct header h;
-	ssize_t n;
-
-	if (!c->sending && c->verbs == NULL) {
-		if (c->lane[0].ring == NULL) {
-			/* Reading tells. This acknowledges the rest now; if the kernel's timer had to, the kernel
-			 * would acknowledge each message at once from then on. */
-			if (c->lane[0].patient)
-				(void)setsockopt(c->lane[0].fd, IPPROTO_TCP, TCP_QUICKACK, &now_and_later, sizeof(now_and_later));
-			return 1;
-		}
-		n = recv(c->lane[0].fd, &h, 1, MSG_DONTWAIT | MSG_PEEK);
-		return n > 0 || (n < 0 && nothing() == 0);
-	}
-	n = recv(c->lane[0].fd, &h, sizeof(h), MSG_DONTWAIT);
-	if (n < 0 && nothing() == 0 && !p2p_unanswered(c))
-		return 1;
-	if (n == (ssize_t)sizeof(h) && le16toh(h.magic) == VERDICT) {
-		if (le32toh(h.sequence) == P2P_OK && c->verbs != NULL && c->sending) {
-			p2p_verbs_settle(c, (uint32_t)le64toh(h.size));
-			p2p_fail(c, P2P_E_REMOTE, "the peer closed the connection");
-		} else if (le32toh(h.sequence) == P2P_E_MISMATCH)
-			p2p_fail(c, P2P_E_MISMATCH, "a message is larger than the receive it met");
-		else
-			p2p_fail(c, P2P_E_REMOTE, "the peer gave up; it says why");
-		return 0;
-	}
-	if (n >= 0) {
-		if (!c->sending) /* what came before may not be reported yet: see p2p_verbs_step */
-			return 0;
-		errno = ESHUTDOWN;
-	}
-	p2p_lost_reading(c, "look at the peer");
-	return 0;
-}
-
-void p2p_socket_verdict(struct p2p_comm *c)
-{
-	struct header h = {.magic = htole16(VERDICT), .sequence = htole32((uint32_t)c->error)};
-	int i;
-
-	if (!c->sending || c->verbs != NULL)
-		(void)send(c->lane[0].fd, &h, sizeof(h), MSG_DONTWAIT | MSG_NOSIGNAL);
-	for (i = 0; i < c->lanes; i++)
-		(void)shutdown(c->lane[i].fd, SHUT_WR);
-}
-
-void p2p_socket_farewell(struct p2p_comm *c)
-{
-	const struct header h = {.magic = htole16(VERDICT), .sequence = htole32(P2P_OK), .size = htole64(p2p_verbs_received(c))};
-
-	(void)send(c->lane[0].fd, &h, sizeof(h), MSG_DONTWAIT | MSG_NOSIGNAL);
-}
-
-int p2p_socket_error(struct lane *l)
-{
-	int error = 0;
-	socklen_t size = sizeof(error);
-
-	(void)getsockopt(l->fd, SOL_SOCKET, SO_ERROR, &error, &size);
-	return error;
 }
 
 /* Has the descriptor stand for a socket that is connected to nobody, which closes the one that it stood for. */

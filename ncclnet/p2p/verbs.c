@@ -201,7 +201,7 @@ static void broken(struct p2p_comm *c, const rdma_wc *wc)
 {
 	const int own = wc->status >= 1 && wc->status <= 4; /* IBV_WC_LOC_*: length, queue pair, protection */
 
-	if (!p2p_socket_alive(c))
+	if (!p2p_alive(c))
 		return;
 	p2p_fail(c, own ? P2P_E_SYSTEM : P2P_E_REMOTE, "%s: %s (status %d, vendor's %#x)", wc->wr_id >> 16 == FLUSH ? "flush" : "RDMA",
 		 p2p_verbs_status(wc->status), wc->status, wc->vendor_err);
@@ -280,33 +280,4 @@ int p2p_verbs_flush(struct p2p_comm *c, struct p2p_request *r)
 	};
 
 	return post(c, v->loop, &wr, "flush") ? 0 : EIO;
-}
-
-/* How many messages have come, without a gap. */
-uint32_t p2p_verbs_received(const struct p2p_comm *c)
-{
-	uint32_t least = c->sequence;
-	int i;
-
-	for (i = 0; i < P2P_IN_FLIGHT; i++) {
-		const struct p2p_request *r = &c->requests[i];
-
-		if (r->live && r->pending && !r->flush && (int32_t)(le32toh(r->header.sequence) - least) < 0)
-			least = le32toh(r->header.sequence);
-	}
-	return least;
-}
-
-/* The peer has closed, and says how many messages it had by then: their acknowledgement may be lost, and nobody
- * repeats it. */
-void p2p_verbs_settle(struct p2p_comm *c, uint32_t received)
-{
-	int i;
-
-	for (i = 0; i < P2P_IN_FLIGHT; i++) {
-		struct p2p_request *r = &c->requests[i];
-
-		if (r->live && (int32_t)(le32toh(r->header.sequence) - received) < 0)
-			r->pending = 0;
-	}
 }

@@ -63,8 +63,6 @@ int p2p_verbs_expect(struct p2p_verbs *v, unsigned lane); /* posts a receive; 0 
 int p2p_verbs_step(struct p2p_comm *c);
 void p2p_verbs_send(struct p2p_comm *c, struct p2p_request *r);
 int p2p_verbs_flush(struct p2p_comm *c, struct p2p_request *r); /* 0 or an errno */
-uint32_t p2p_verbs_received(const struct p2p_comm *c);
-void p2p_verbs_settle(struct p2p_comm *c, uint32_t received);
 
 #pragma GCC visibility pop
 

@@ -2,12 +2,12 @@ package overlap
 
 import (
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/atomic"
 
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from torch_mcast.debug import Arrival, arrivals
+from torch_mcast.arrivals import Arrival, arrivals
 
 from .limits import LIMIT_S
 from .ports import held

@@ -22,7 +22,7 @@ import torch.distributed as dist
 import torch_mcast
 from torch_mcast import _lib, ending, errors
 from torch_mcast import group as group_module
-from torch_mcast.group import Group, Info, Lane, Peer
+from torch_mcast.group import Group, Info, Lane, Peer, open_groups
 from torch_mcast.recorder import Recorder
 from torch_mcast.work import McastWork
 
@@ -162,7 +162,7 @@ def aborted_by_a_signal(group: Group) -> Iterator[None]:
         signal.signal(signal.SIGUSR1, before[0])
         signal.signal(signal.SIGALRM, before[1])
     assert group.failed
-    assert group not in ending.open_groups
+    assert group not in open_groups
 
 
 def test_a_signal_handler_may_abort_a_group_while_its_thread_closes_it() -> None:
@@ -214,10 +214,10 @@ def test_a_group_that_is_left_behind_its_close_is_let_go_of(monkeypatch: pytest.
     late = single(test=lambda _: left, wait=lambda _handle, _timeout_ms: left)
     late.close()
     single().close()
-    assert late in ending.open_groups
+    assert late in open_groups
     left = True
     single().close()
-    assert late not in ending.open_groups
+    assert late not in open_groups
 
 
 def test_groups_are_left_before_any_is_waited_for_at_exit(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -258,7 +258,7 @@ def test_exit_does_not_wait_for_a_device_that_has_failed(monkeypatch: pytest.Mon
     exits.join(LIMIT_S)
     assert not exits.is_alive()
     assert reasons == ["its CUDA device has failed"]
-    assert stuck not in ending.open_groups
+    assert stuck not in open_groups
 
 
 def listeners() -> set[str]:

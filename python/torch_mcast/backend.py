@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch._C._distributed_c10d import Backend, ErrorType, PrefixStore, ProcessGroupGloo, Store
 
-from . import connections, device, errors, secret
+from . import connections, device, ending, errors, secret
 from .coalesced import Coalesced
 from .counters import Stats
 from .group import Group, Info
@@ -75,6 +75,7 @@ class MulticastBackend(Coalesced):
 
         settings = secret.settings(self.options, store)
         self.group = Group(rank, size, settings, meet, int(timeout.total_seconds() * 1000))
+        ending.watch_exceptions()
         # The store may hold what gloo wrote for processes that are dead, since torchrun keeps one over its
         # restarts. Blobs have random bits and are the same on all ranks, so they name this meeting alone.
         meeting = hashlib.sha256(b"".join(blobs)).hexdigest()[:16]

@@ -10,7 +10,7 @@ from typing import Any
 from torch.distributed.debug._debug_handlers import FlightRecorderHandler, default_handlers
 from torch.distributed.debug._frontend import DebugHandler, NavLink, Route, fetch_all
 
-from .debug import Arrival, arrivals
+from .arrivals import Arrival, arrivals
 from .options import NAME
 
 _LAST = 50  # collectives on the page

@@ -10,33 +10,16 @@ from __future__ import annotations
 import atexit
 import sys
 from types import TracebackType
-from typing import TYPE_CHECKING
 
 from . import errors
+from .failure import words
 from .futures import wait_for_callbacks
+from .group import Group, open_groups
 
-if TYPE_CHECKING:
-    from .group import Group
-
-_MOST_SAID = 300  # characters of an exception
 _CALLBACKS_S = 1.0  # for callbacks: one that goes on for longer does not keep a program that has failed
 _LOOK_S = 10.0  # between looks at a device that may fail
 
-open_groups: set[Group] = set()  # of this process, until they are gone
 _watching = False
-
-
-def words(failure: BaseException) -> str:
-    """Return what an exception says, in one line that is not too long."""
-    return " ".join(f"{type(failure).__name__}: {failure}".split())[:_MOST_SAID]
-
-
-def handled() -> BaseException | None:
-    """Return the exception that this thread handles or ends by, unless it stands for a good end."""
-    failure = sys.exc_info()[1]
-    if isinstance(failure, GeneratorExit) or (isinstance(failure, SystemExit) and not failure.code):
-        return None
-    return failure
 
 
 def abort_all(reason: str) -> None:

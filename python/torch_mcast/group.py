@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, fields
 from typing import Any, TypeVar
 
-from . import _lib, ending, errors
+from . import _lib, errors, failure
 from .counters import Stats
 from .futures import Futures, Pending
 
@@ -27,6 +27,8 @@ LINGER_S = 1.0
 SLICE_MS = 250
 
 _log = logging.getLogger(__name__)
+
+open_groups: set[Group] = set()  # of this process, until they are gone
 
 
 @dataclass(frozen=True)
@@ -204,7 +206,7 @@ class Group:
             timeout_ms: how long the join may take, MCAST_JOIN_TIMEOUT at most, which <= 0 stands for.
         """
         lib = _lib.library()
-        for group in list(ending.open_groups):
+        for group in list(open_groups):
             group.let_go()
         self.rank, self.size = rank, size
         self._lanes: list[Lane] = []
@@ -230,9 +232,8 @@ class Group:
         # they never end and a group that is left is never gone.
         self.broken: Callable[[], bool] = _sound
         self.failed = False  # an operation ended in an error, which its waiter has got
-        self._handled = id(ending.handled())  # was so before, and is nothing that the group fails by
-        ending.open_groups.add(self)
-        ending.watch_exceptions()
+        self._handled = id(failure.handled())  # was so before, and is nothing that the group fails by
+        open_groups.add(self)
 
     def info(self) -> Info:
         """Return what the group runs on."""
@@ -262,9 +263,9 @@ class Group:
         While the program handles an exception, in `except` or `finally`, nobody is waited for: the others
         are told of the exception, as by abort().
         """
-        failure = ending.handled()
-        if failure is not None and id(failure) != self._handled:
-            self.abort(f"its script left the group because of {ending.words(failure)}")
+        handled = failure.handled()
+        if handled is not None and id(handled) != self._handled:
+            self.abort(f"its script left the group because of {failure.words(handled)}")
             return
         self.leave()
         self.wait_left(LINGER_S)
@@ -332,7 +333,7 @@ class Group:
             self._leaving = None
         for lane in self._lanes:
             lane.clear()
-        ending.open_groups.discard(self)
+        open_groups.discard(self)
 
     def busy(self) -> bool:
         """Say whether operations are in flight. Does not block."""

@@ -16,18 +16,16 @@ import threading
 import time
 import weakref
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import torch
 import torch._C._distributed_c10d as c10d
 import torch.distributed as dist
+from torch._C._distributed_c10d import Work
 
 from . import errors
+from ._lib import Account
 from .options import NAME
-from .work import DelegatedWork, McastWork
-
-if TYPE_CHECKING:
-    from ._lib import Account
 
 _log = logging.getLogger(__name__)
 
@@ -70,19 +68,26 @@ class Course(NamedTuple):
             entry["waited_ms"] = {what: ns / 1e6 for what, ns in self.account._asdict().items()}
 
 
+class Operation(Protocol):
+    """An operation of the library."""
+
+    def poll(self) -> bool:
+        """Say whether the operation is done, without blocking."""
+
+
 class Recorder:
     """The operations of one group that are not known to be done, by the number that torch records."""
 
     def __init__(self) -> None:
         self.group = ""
         self._newest = 0
-        self._posted: dict[McastWork, tuple[int, int]] = {}
+        self._posted: dict[Operation, tuple[int, int]] = {}
         self._courses: dict[int, Course] = {}
         self._failed: set[int] = set()
         self._late = False
-        self._delegated: weakref.WeakKeyDictionary[DelegatedWork, int] = weakref.WeakKeyDictionary()
+        self._delegated: weakref.WeakKeyDictionary[Work, int] = weakref.WeakKeyDictionary()
         self._exchanges = 0
-        self._exchanged: weakref.WeakKeyDictionary[DelegatedWork, int] = weakref.WeakKeyDictionary()
+        self._exchanged: weakref.WeakKeyDictionary[Work, int] = weakref.WeakKeyDictionary()
         # Of the two above: a program may post while torch's debug server looks. Plain dictionaries need none.
         self._lock = threading.Lock()
         self._kept = _buffer_size()
@@ -93,24 +98,24 @@ class Recorder:
         self.group = group
         _recorders[group] = self
 
-    def posted(self, work: McastWork, number: int) -> None:
+    def posted(self, work: Operation, number: int) -> None:
         """Note an operation of the library."""
         self._newest = number
         self._posted[work] = number, time.time_ns()
 
-    def delegated(self, work: DelegatedWork, number: int) -> None:
+    def delegated(self, work: Work, number: int) -> None:
         """Note a collective of gloo."""
         with self._lock:
             self._newest = number
             self._delegated[work] = number
 
-    def exchanged(self, work: DelegatedWork) -> None:
+    def exchanged(self, work: Work) -> None:
         """Note a send or receive of gloo."""
         with self._lock:
             self._exchanges += 1
             self._exchanged[work] = self._exchanges
 
-    def completed(self, work: McastWork, account: Account | None) -> None:
+    def completed(self, work: Operation, account: Account | None) -> None:
         """Note that an operation is done and well."""
         number, posted = self._posted.pop(work, (0, 0))
         if number == 0 or not self.on:
@@ -119,7 +124,7 @@ class Recorder:
         if len(self._courses) > self._kept:  # as long as torch keeps its entries
             del self._courses[next(iter(self._courses))]
 
-    def failed(self, work: McastWork) -> bool:
+    def failed(self, work: Operation) -> bool:
         """Note that an operation has failed; return whether it is the first, and so to be reported."""
         first = not self._failed
         number, _ = self._posted.pop(work, (0, 0))  # a signal may have this noted twice

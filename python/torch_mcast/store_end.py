@@ -9,9 +9,8 @@ from contextlib import contextmanager, suppress
 
 from torch._C._distributed_c10d import Store
 
-from . import ending
 from .connections import server_of
-from .group import Group
+from .group import Group, open_groups
 
 _MOST_S = 1.0  # for rank 0 to let go of its store, which it may keep
 
@@ -25,7 +24,7 @@ def rank_0_first(group: Group, store: Store) -> Iterator[None]:
     """
     connection = None
     agent = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
-    if group.rank > 0 and not agent and ending.open_groups <= {group}:
+    if group.rank > 0 and not agent and open_groups <= {group}:
         connection = _connected(store)
     if connection is None:
         yield

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch._C._distributed_c10d import Work
 
 from . import _lib, errors, profile
 from .group import SLICE_MS, Group, Lane
-
-if TYPE_CHECKING:
-    from .recorder import Recorder
+from .recorder import Recorder
 
 NO_TIMEOUT = timedelta(0)  # what torch passes for "none given"
 
@@ -388,13 +387,21 @@ _forwarded = (
 
 
 def forward_holders() -> None:
-    """Make torch's holder answer is_completed() and its like from our work.
+    """Make torch's holder answer is_completed() and its like from our work, unless MCAST_PATCH_TORCH is off.
 
     Without this, is_completed() of a work from any Python backend stays False
-    for ever (torch 2.9 to 2.15), and a program that polls it hangs. Works of
-    other backends keep their own methods. Done once a process.
+    for ever (torch 2.9 to 2.15), and a program that polls it hangs. The holder
+    came with https://github.com/pytorch/pytorch/pull/146376, and passes on wait
+    and get_future alone. Works of other backends keep their own methods. Done
+    once a process.
+
+    Raises:
+        ArgumentError: MCAST_PATCH_TORCH is neither on nor off.
     """
-    if hasattr(Work, "_mcast_forwards"):
+    wanted = os.environ.get("MCAST_PATCH_TORCH") or "on"
+    if wanted not in ("on", "off"):
+        raise errors.ArgumentError(f"MCAST_PATCH_TORCH={wanted} is not allowed: it must be one of on, off")
+    if wanted == "off" or hasattr(Work, "_mcast_forwards"):
         return
     for name in _forwarded:
         setattr(Work, name, _forward(name, getattr(Work, name)))

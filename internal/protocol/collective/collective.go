@@ -5,10 +5,14 @@ package collective
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
 )
+
+// Time is a moment of a protocol: how long after some fixed one. It must not go backwards.
+type Time = time.Duration
 
 const (
 	// MaxRanks bounds a communicator: members of a job are numbered in 16 bits.

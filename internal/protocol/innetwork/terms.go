@@ -24,14 +24,13 @@ package innetwork
 import (
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 )
 
-// Time is a moment: how long after some fixed one. It must not go backwards.
-type Time = time.Duration
+// Time is a moment.
+type Time = collective.Time
 
 // Limits of a job.
 const (

@@ -1,6 +1,6 @@
 package multicast
 
-import "time"
+import "github.com/torch-mcast/torch-mcast/internal/protocol/collective"
 
 // Time is a moment: how long after some fixed one. It must not go backwards.
-type Time = time.Duration
+type Time = collective.Time
