@@ -137,8 +137,8 @@ func CloseAll(conns map[int]net.Conn) {
 
 // dial connects to a peer's listener. What may pass is tried again: a process at either end that has
 // no descriptor left, a listener that was too busy to hear the greeting, a link that is down. Once the
-// group is joined the mesh says who is dead; a path on which no connection comes about for
-// MCAST_TIMEOUT, in which this process runs, is then given up.
+// group is joined the mesh says who is dead. Behind that, a path on which no connection comes about for
+// mesh.StallFor, in which this process runs, is given up.
 func (l *Listener) dial(ctx context.Context, a *team.Plan, purpose wire.Purpose, peer int) (net.Conn, error) {
 	defer l.failing(peer, nil)
 	d := hostnet.Dialing{Segment: a.Segment, Bound: l.bound(a, peer, a.Addresses())}
@@ -146,7 +146,7 @@ func (l *Listener) dial(ctx context.Context, a *team.Plan, purpose wire.Purpose,
 	case wire.PurposeMesh:
 		d.Segment = smallSegment // what the path carries is found out over it
 	case wire.PurposeStream:
-		d.Timeout = a.Settings.Timeout
+		d.Timeout = mesh.StallFor(a.Settings.Timeout)
 	}
 	var failing context.Context // ends when the path has failed for too long; nil if it does not fail
 	over := func() {}
@@ -155,7 +155,7 @@ func (l *Listener) dial(ctx context.Context, a *team.Plan, purpose wire.Purpose,
 	hungUp := false
 	for {
 		if failing == nil && d.Timeout > 0 {
-			failing, over = owntime.WithTimeout(ctx, d.Timeout, &owntime.TimeoutError{Setting: "MCAST_TIMEOUT", After: d.Timeout})
+			failing, over = owntime.WithTimeout(ctx, d.Timeout, &owntime.TimeoutError{Setting: "MCAST_TIMEOUT", After: a.Settings.Timeout})
 		}
 		c, err := l.dialBound(ctx, a, peer, a.Addrs[peer], d)
 		switch {

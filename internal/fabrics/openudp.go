@@ -8,6 +8,7 @@ import (
 
 	"github.com/torch-mcast/torch-mcast/internal/bootstrap"
 	"github.com/torch-mcast/torch-mcast/internal/hostnet"
+	"github.com/torch-mcast/torch-mcast/internal/mesh"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/topology"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/team"
@@ -150,7 +151,7 @@ func udpOptions(a *team.Plan, n hostnet.Network) (udp.Options, error) {
 	o := udp.Options{
 		Rank: a.Rank, Size: a.Size, Job: a.Job, Group: group, Port: port,
 		Interface: ifi, Sources: addrs, TTL: a.Settings.TTL, Chunk: a.Settings.Chunk, RcvBuf: a.RcvBuf,
-		Window: 2 * a.Settings.Window, Offload: offload, Stall: stallFor(a.Settings.Timeout),
+		Window: 2 * a.Settings.Window, Offload: offload, Stall: mesh.StallFor(a.Settings.Timeout),
 		DSCP: a.Settings.Mark(), Unicast: a.Settings.Multicast == "off",
 	}
 	err = addRails(a, n, &o)
@@ -219,7 +220,7 @@ func (p *Opener) openStreams(ctx context.Context, open func(*tcp.Options, map[in
 	if err != nil {
 		return nil, err
 	}
-	o := &tcp.Options{Rank: p.Plan.Column.Own, Size: p.Plan.Column.Size(), Stall: stallFor(p.Plan.Settings.Timeout), DSCP: p.Plan.Settings.Mark()}
+	o := &tcp.Options{Rank: p.Plan.Column.Own, Size: p.Plan.Column.Size(), Stall: mesh.StallFor(p.Plan.Settings.Timeout), DSCP: p.Plan.Settings.Mark()}
 	s, err := hostnet.WhenThere(ctx, p.Listener.Log, "reductions", func() (fabric.Streams, error) {
 		s, err := open(o, team.ByPlace(&p.Plan.Column, conns))
 		return s, InRanks(&p.Plan.Column, err)

@@ -2,7 +2,6 @@ package fabrics
 
 import (
 	"fmt"
-	"time"
 
 	"github.com/torch-mcast/torch-mcast/internal/bootstrap"
 	"github.com/torch-mcast/torch-mcast/internal/mesh"
@@ -18,10 +17,6 @@ const (
 
 	mostSegment = 32767 // that TCP_MAXSEG takes
 )
-
-// stallFor is for how long what was sent on a path may go without an acknowledgement before the path counts as broken. It is
-// longer than the mesh takes to find a rank dead (mesh.SilenceFor): of a rank that is gone the mesh is to say so.
-func stallFor(timeout time.Duration) time.Duration { return timeout + timeout/2 }
 
 // tcpHeaders returns what TCP_MAXSEG leaves out of a packet, in bytes: headers without options.
 func tcpHeaders(a *team.Plan) int { return batch.FamilyOf(a.Addrs[0].Addr()).Headers + tcpOverUDP }

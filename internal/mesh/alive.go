@@ -25,6 +25,10 @@ func (m *Mesh) period() time.Duration { return max(m.timeout/beats, 10*time.Mill
 // stopped, for a beat that was due when it was, and for a moment to hear the next one.
 func SilenceFor(timeout time.Duration) time.Duration { return timeout + 2*timeout/beats }
 
+// StallFor is for how long what was sent on a path may go without an acknowledgement, or a connection there without
+// coming about, before the path counts as broken. It is longer than a dead rank is silent: of that the mesh is to say so.
+func StallFor(timeout time.Duration) time.Duration { return timeout + timeout/2 }
+
 // beat shows a neighbour that this rank is alive. Its goroutine does nothing else.
 func (m *Mesh) beat(e *edge) {
 	defer m.wg.Done()

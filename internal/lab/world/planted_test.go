@@ -67,12 +67,12 @@ var bugs = []bug{
 	},
 	{
 		name: "B5: nobody notices that a control connection carries nothing", file: "fabrics/openudp.go",
-		old: `Offload: offload, Stall: stallFor(a.Settings.Timeout),`,
+		old: `Offload: offload, Stall: mesh.StallFor(a.Settings.Timeout),`,
 		new: `Offload: offload,`,
 	},
 	{
 		name: "B5: nobody notices that a stream carries nothing", file: "fabrics/openudp.go",
-		old: `Size: p.Plan.Column.Size(), Stall: stallFor(p.Plan.Settings.Timeout), DSCP: p.Plan.Settings.Mark()}
+		old: `Size: p.Plan.Column.Size(), Stall: mesh.StallFor(p.Plan.Settings.Timeout), DSCP: p.Plan.Settings.Mark()}
 `,
 		new: `Size: p.Plan.Column.Size()}
 `,
