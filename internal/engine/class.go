@@ -15,8 +15,8 @@ type Class struct {
 
 // class is a lane's: one of the two, or neither.
 type class struct {
-	front *fabric.Foreground
-	back  *fabric.Background
+	foreground *fabric.Foreground
+	background *fabric.Background
 }
 
 func (c Class) open() class {
@@ -24,9 +24,9 @@ func (c Class) open() class {
 	case c.Link == nil:
 		return class{}
 	case c.Background:
-		return class{back: &fabric.Background{Link: c.Link}}
+		return class{background: &fabric.Background{Link: c.Link}}
 	}
-	return class{front: &fabric.Foreground{Link: c.Link}}
+	return class{foreground: &fabric.Foreground{Link: c.Link}}
 }
 
 // sooner returns the earlier of two moments. Either may be missing.
@@ -37,24 +37,24 @@ func sooner(at time.Duration, ok bool, look time.Duration, waits bool) (time.Dur
 	return at, ok
 }
 
-// tell says that operations of a group in the foreground move, after a round in which something did.
-func (g *Gather) tell() {
-	if g.InFlight() > 0 && g.class.front.Moves(g.now) {
-		g.class.front.Tell(g.carried)
+// reportMoved says that operations of a group in the foreground move, after a round in which something did.
+func (g *Gather) reportMoved() {
+	if g.InFlight() > 0 && g.class.foreground.Moves(g.now) {
+		g.class.foreground.Report(g.carried)
 	}
 }
 
-// tell says the same of a Reduce lane.
-func (r *Reduce) tell() {
-	if r.InFlight() > 0 && r.class.front.Moves(r.clock()) {
+// reportMoved says the same of a Reduce lane.
+func (r *Reduce) reportMoved() {
+	if r.InFlight() > 0 && r.class.foreground.Moves(r.clock()) {
 		s := r.Stats()
-		r.class.front.Tell(s.SentBytes + s.ReceivedBytes)
+		r.class.foreground.Report(s.SentBytes + s.ReceivedBytes)
 	}
 }
 
 // direct moves direct operations: as much as a group in the background may send.
 func (r *Reduce) direct() bool {
-	back := r.class.back
+	back := r.class.background
 	if back == nil || !r.lane.Directly() {
 		return r.lane.Work(true)
 	}

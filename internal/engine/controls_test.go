@@ -136,7 +136,7 @@ func TestSilenceIsNoLossBesideAFullQueue(t *testing.T) {
 		require.NoError(t, err)
 		f.heard, f.from = []wire.Control{{Kind: wire.Ready, Collective: wire.Broadcast, Bytes: 64}}, []int{0}
 		g.Work()
-		at, ok := g.Next()
+		at, ok := g.Deadline()
 		require.True(t, ok)
 		require.GreaterOrEqual(t, at, cutoff)
 		f.more = full

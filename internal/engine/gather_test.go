@@ -152,7 +152,7 @@ func TestPhasesAreRemembered(t *testing.T) {
 	f.arrive(0, 1, 3, 3)
 	require.True(t, g.Work())
 	require.True(t, done(w))
-	require.Empty(t, g.unkept)
+	require.Empty(t, g.untraced)
 	require.False(t, trace.Take().Busy())
 }
 
@@ -190,7 +190,7 @@ func TestBackgroundHoldsBackWhatIsSentAndNothingElse(t *testing.T) {
 	g.Work()
 	require.Empty(t, f.sent)
 	require.Empty(t, f.incoming, "received all the same")
-	at, ok := g.Next()
+	at, ok := g.Deadline()
 	require.True(t, ok)
 	require.Greater(t, at, f.now, "busy waiting")
 	require.LessOrEqual(t, at, f.now+5*time.Millisecond)
@@ -318,7 +318,7 @@ func TestAFailureIsReportedAtOnce(t *testing.T) {
 	g.Work()
 	require.Error(t, g.comm.Err())
 	require.Empty(t, broken)
-	_, ok := g.Next()
+	_, ok := g.Deadline()
 	require.True(t, ok)
 	slept := make(chan struct{})
 	go func() {
@@ -329,11 +329,11 @@ func TestAFailureIsReportedAtOnce(t *testing.T) {
 	require.Zero(t, f.slept)
 	g.Work()
 	require.Len(t, broken, 1)
-	_, ok = g.Next()
+	_, ok = g.Deadline()
 	require.False(t, ok, "until Fail")
 	g.Fail(broken[0])
 	g.Work()
-	_, ok = g.Next()
+	_, ok = g.Deadline()
 	require.False(t, ok)
 }
 

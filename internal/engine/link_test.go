@@ -39,7 +39,7 @@ func TestBroadcastFollowsWhatIsBehind(t *testing.T) {
 	for f.now < time.Second+3*time.Millisecond {
 		g.Work()
 		require.Empty(t, f.sent)
-		at, ok := g.Next()
+		at, ok := g.Deadline()
 		require.True(t, ok)
 		require.Greater(t, at, f.now, "busy waiting")
 		require.LessOrEqual(t, at, f.now+500*time.Microsecond)

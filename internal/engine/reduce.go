@@ -23,7 +23,7 @@ type ReduceOp struct {
 	After *Work
 }
 
-func (o *ReduceOp) mayGo() bool { return o.After.lets() }
+func (o *ReduceOp) mayBegin() bool { return o.After.lets() }
 
 // traced says what the operation is.
 func (o *ReduceOp) traced() trace.Operation {
@@ -142,7 +142,7 @@ func (r *Reduce) Begin(epoch uint32, c *reducescatter.SwitchConn, s fabric.Strea
 	if c == nil {
 		r.open(s)
 	} else {
-		c.Pace(r.class.back)
+		c.Pace(r.class.background)
 		r.conn.set(c)
 	}
 	r.lane.Begin(epoch, c)
@@ -150,7 +150,7 @@ func (r *Reduce) Begin(epoch uint32, c *reducescatter.SwitchConn, s fabric.Strea
 
 // Join says that this rank has joined the switch again.
 func (r *Reduce) Join(c *reducescatter.SwitchConn) {
-	c.Pace(r.class.back)
+	c.Pace(r.class.background)
 	r.conn.set(c)
 	r.lane.Join(c)
 }
@@ -192,7 +192,7 @@ func (r *Reduce) Wake() {
 
 // Deadline returns when Work is to be called, unless something comes before.
 func (r *Reduce) Deadline() (time.Duration, bool) {
-	at, ok := r.class.back.Next()
+	at, ok := r.class.background.Deadline()
 	if c := r.conn.Load(); c != nil {
 		look, waits := c.Deadline()
 		return sooner(at, ok, look, waits)
@@ -207,7 +207,7 @@ const both = time.Millisecond
 // Sleep waits for news on the streams and the switch connection, as far as they are in use.
 func (r *Reduce) Sleep(most time.Duration) {
 	s, c := r.streams.Load(), r.conn.Load()
-	if at, waits := r.class.back.Next(); waits {
+	if at, waits := r.class.background.Deadline(); waits {
 		if most = min(most, at-r.clock()); most <= 0 {
 			return
 		}
@@ -219,7 +219,7 @@ func (r *Reduce) Sleep(most time.Duration) {
 		case <-time.After(most):
 		}
 		return
-	case len(r.orders) > 0 || !r.empty() && r.lane.Room() > 0 && r.ready((*ReduceOp).mayGo):
+	case len(r.orders) > 0 || !r.empty() && r.lane.Room() > 0 && r.ready((*ReduceOp).mayBegin):
 		return
 	}
 	if s != nil {
@@ -247,8 +247,8 @@ func (r *Reduce) Work() bool {
 	if r.checkFault() {
 		return false
 	}
-	r.class.back.Round()
-	busy := r.obey()
+	r.class.background.Round()
+	busy := r.runOrder()
 	busy = r.post() || busy
 	r.claim()
 	if c := r.conn.Load(); c != nil {
@@ -256,12 +256,12 @@ func (r *Reduce) Work() bool {
 	}
 	busy = r.direct() || busy
 	if busy {
-		r.tell()
+		r.reportMoved()
 		r.remember()
 	}
 	busy = r.finish() || busy
 	r.book(busy)
-	if len(r.unkept) > 0 {
+	if len(r.untraced) > 0 {
 		r.keep(busy, r.clock())
 	}
 	if r.watched.asked.Load() {
@@ -349,8 +349,8 @@ func (r *Reduce) Awaited(rank int) AwaitedInput {
 	return AwaitedInput{a.begin.Load(), a.input.Load()}
 }
 
-// obey does what Route wants.
-func (r *Reduce) obey() bool {
+// runOrder runs the order of Route that waits, if there is one.
+func (r *Reduce) runOrder() bool {
 	if len(r.orders) == 0 {
 		return false
 	}
@@ -365,7 +365,7 @@ func (r *Reduce) obey() bool {
 // post hands queued operations to the lane.
 func (r *Reduce) post() bool {
 	r.switched.Store(r.lane.Switched())
-	items := r.takeWhile(r.lane.Room(), (*ReduceOp).mayGo)
+	items := r.takeWhile(r.lane.Room(), (*ReduceOp).mayBegin)
 	for i := range items {
 		number := r.lane.Post(r.clock(), items[i].op.Op)
 		r.works[number%maxTracked] = items[i].work

@@ -50,7 +50,7 @@ func TestContributionsWaitForWhatIsMulticast(t *testing.T) {
 	at += 51 * time.Millisecond
 	came(7)
 	u.Work(at)
-	_, waits = u.wait.Next()
+	_, waits = u.wait.Deadline()
 	require.False(t, waits, "nothing waits any more")
 }
 
@@ -122,6 +122,6 @@ func TestContributionsInTheBackground(t *testing.T) {
 	require.Zero(t, link.Claimed(fabric.Behind))
 	require.Zero(t, link.Claimed(fabric.BehindTogether))
 	require.Equal(t, 10_000, link.Ahead(0), "contributions are not counted")
-	_, waits := u.wait.Next()
+	_, waits := u.wait.Deadline()
 	require.False(t, waits)
 }

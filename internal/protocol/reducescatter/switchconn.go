@@ -342,7 +342,7 @@ func (c *SwitchConn) flush(stripe int) int {
 // an answer, or contributions wait for the link.
 func (c *SwitchConn) Deadline() (innetwork.Time, bool) {
 	at, ok := c.member.Deadline()
-	if look, waits := c.wait.Next(); waits && (!ok || look < at) {
+	if look, waits := c.wait.Deadline(); waits && (!ok || look < at) {
 		return look, true
 	}
 	return at, ok
