@@ -65,7 +65,7 @@ func (m *Mesh) next(e *edge, r *bufio.Reader) error {
 	if _, err := io.ReadFull(r, head[:]); err != nil {
 		return err
 	}
-	e.hear()
+	e.markAlive()
 	n := binary.BigEndian.Uint32(head[4:])
 	if n > maxPayload {
 		return fmt.Errorf("frame of %d bytes, at most %d are allowed", n, maxPayload)

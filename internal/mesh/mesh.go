@@ -87,16 +87,16 @@ type Mesh struct {
 }
 
 type edge struct {
-	peer  int
-	conn  net.Conn
-	heard atomic.Pointer[time.Time] // when the last frame came; at first, when the edge was added
-	turn  chan struct{}             // one writer at a time has put something in; a Mutex would stop virtual time
-	posts []posted                  // that wait to be written; guarded by Mesh.mu
+	peer      int
+	conn      net.Conn
+	lastFrame atomic.Pointer[time.Time] // when the last frame came; at first, when the edge was added
+	turn      chan struct{}             // one writer at a time has put something in; a Mutex would stop virtual time
+	posts     []posted                  // that wait to be written; guarded by Mesh.mu
 }
 
-func (e *edge) hear() {
+func (e *edge) markAlive() {
 	now := time.Now()
-	e.heard.Store(&now)
+	e.lastFrame.Store(&now)
 }
 
 // New starts the mesh of a rank. It needs a connection for each of topology.Neighbours(rank, size): the ones in conns,
@@ -123,7 +123,7 @@ func New(
 // but a fault is passed on; neighbours added later get the fault at once.
 func (m *Mesh) Add(peer int, c net.Conn) {
 	e := &edge{peer: peer, conn: c, turn: make(chan struct{}, 1)}
-	e.hear()
+	e.markAlive()
 	m.mu.Lock()
 	first := m.first
 	if m.closing {
@@ -225,7 +225,7 @@ func (m *Mesh) Err() error {
 func (m *Mesh) Silent() (rank int, ok bool) {
 	most := m.timeout / 3
 	for _, e := range m.neighbours() {
-		if silent := time.Since(*e.heard.Load()); silent > most {
+		if silent := time.Since(*e.lastFrame.Load()); silent > most {
 			most, rank, ok = silent, e.peer, true
 		}
 	}
