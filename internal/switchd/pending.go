@@ -9,31 +9,31 @@ import (
 )
 
 const (
-	// leastStrangers is for the ranks of a host, which come all at once.
-	leastStrangers = 64
-	// strangerTime is how long a stranger has its place for certain, and how long it has gone by the time that the place
+	// minPending is for the ranks of a host, which come all at once.
+	minPending = 64
+	// pendingTime is how long a stranger has its place for certain, and how long it has gone by the time that the place
 	// of one who has proven nothing is free again: so many proofs a second and network are looked at.
-	strangerTime = time.Second
+	pendingTime = time.Second
 )
 
-// strangers are the connections that have not proven a secret yet, where there are some, or asked for a job: few of each
+// pendingConns are the connections that have not proven a secret yet, where there are some, or asked for a job: few of each
 // network, so that others have places too.
-type strangers struct {
+type pendingConns struct {
 	limit int // of a network
 
 	mu  sync.Mutex
-	all map[netip.Prefix][]*early // oldest first
+	all map[netip.Prefix][]*pendingConn // oldest first
 }
 
-// early is one of them.
-type early struct {
+// pendingConn is one of them.
+type pendingConn struct {
 	conn  net.Conn
 	from  netip.Prefix
 	since time.Time
 }
 
-func newStrangers(members int) *strangers {
-	return &strangers{limit: max(leastStrangers, members/8), all: map[netip.Prefix][]*early{}}
+func newPendingConns(members int) *pendingConns {
+	return &pendingConns{limit: max(minPending, members/8), all: map[netip.Prefix][]*pendingConn{}}
 }
 
 // network is what may be one host's: an IPv4 address, or the 64 bits of an IPv6 one that it cannot
@@ -44,18 +44,18 @@ func network(conn net.Conn) netip.Prefix {
 	return p
 }
 
-// enter gives a connection a place of its network. If all are taken, enter hangs up on the oldest, if he has had his
-// time, and gives his place; else there is none.
-func (s *strangers) enter(conn net.Conn, now time.Time) (one *early, ok bool) {
-	one = &early{conn, network(conn), now}
+// enter gives a connection a place of its network. If all are taken, enter hangs up on the oldest, if he has had its
+// time, and gives its place; else there is none.
+func (s *pendingConns) enter(conn net.Conn, now time.Time) (one *pendingConn, ok bool) {
+	one = &pendingConn{conn, network(conn), now}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	there := s.all[one.from]
 	if len(there) >= s.limit {
-		if now.Sub(there[0].since) < strangerTime {
+		if now.Sub(there[0].since) < pendingTime {
 			return nil, false
 		}
-		_ = there[0].conn.Close() // he may have gone
+		_ = there[0].conn.Close() // it may have gone
 		there = there[1:]
 	}
 	s.all[one.from] = append(there, one)
@@ -63,16 +63,16 @@ func (s *strangers) enter(conn net.Conn, now time.Time) (one *early, ok bool) {
 }
 
 // leave frees a place.
-func (s *strangers) leave(one *early) {
+func (s *pendingConns) leave(one *pendingConn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	left := slices.DeleteFunc(s.all[one.from], func(other *early) bool { return other == one })
+	left := slices.DeleteFunc(s.all[one.from], func(other *pendingConn) bool { return other == one })
 	if s.all[one.from] = left; len(left) == 0 {
 		delete(s.all, one.from)
 	}
 }
 
-// failed frees the place of one who was to prove a secret and has not, when he has had his time.
-func (s *strangers) failed(one *early, now time.Time) {
-	time.AfterFunc(one.since.Add(strangerTime).Sub(now), func() { s.leave(one) })
+// failed frees the place of one that was to prove a secret and has not, when it has had its time.
+func (s *pendingConns) failed(one *pendingConn, now time.Time) {
+	time.AfterFunc(one.since.Add(pendingTime).Sub(now), func() { s.leave(one) })
 }

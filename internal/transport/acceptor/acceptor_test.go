@@ -199,7 +199,7 @@ func TestBegunAndNotHeard(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer ln.Close()
-	s := strangers{Patience: Patience{Silent: time.Nanosecond, Greeting: time.Hour}, left: make(chan struct{}, 1)}
+	s := pendingConns{Patience: Patience{Silent: time.Nanosecond, Greeting: time.Hour}, left: make(chan struct{}, 1)}
 	defer s.closeAll()
 	accept := func(text ...byte) net.Conn {
 		dial(t, ln.Addr().String(), text...)
