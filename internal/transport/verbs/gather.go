@@ -30,7 +30,7 @@ type Gather struct {
 	device            *ibverbs.Device // the port's, like memory: any goroutine may ask them, even after Close
 	memory            *memory
 	pulls             pulls
-	heedful           heedful
+	introductionSink  introductionSink
 	tclass            uint8
 	awaited           uint64        // Sleep ends when as many datagrams are gone; 0: none is waited for
 	lent              atomic.Uint64 // bytes
@@ -63,7 +63,7 @@ func Open(o udp.Options) (_ *Gather, err error) {
 	g := &Gather{
 		rank: o.Rank, size: o.Size, chunk: o.Chunk, job: o.Job, seals: o.Seals, before: o.Head(), sources: o.Sources, tclass: uint8(o.DSCP << 2),
 	}
-	g.heedful.g = g
+	g.introductionSink.g = g
 	if g.port, err = openPort(&o, bytesFor(&o), receive); err != nil {
 		return nil, err
 	}
@@ -211,8 +211,8 @@ func (g *Gather) Unsent() int {
 
 // Poll implements fabric.Gather. Half of the budget is the connections' at most: neither side waits for long.
 func (g *Gather) Poll(s fabric.Sink, budget int) (done int, more bool) {
-	g.heedful.Sink = s
-	done, more = g.Edges.Poll(&g.heedful, max(1, budget/2))
+	g.introductionSink.Sink = s
+	done, more = g.Edges.Poll(&g.introductionSink, max(1, budget/2))
 	read := g.pulls.take(s, &g.Edges)
 	n, left := g.receive(s, max(1, budget-done))
 	return done + read + n, more || left

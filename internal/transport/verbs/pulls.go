@@ -69,9 +69,9 @@ func introductionOf(c *ibverbs.Connection, source bool) wire.Control {
 	return (&wire.Introduction{Source: source, Number: a.Number, PSN: a.PSN, MTU: a.MTU}).Control()
 }
 
-// meet connects an end with a neighbour's end on the device that has a GID, and reports whether it has: not with a
+// connect connects an end with a neighbour's end on the device that has a GID, and reports whether it has: not with a
 // stranger's, not again, and not with one that the device cannot follow.
-func (p *pulls) meet(from int, gid [16]byte, i wire.Introduction, tclass uint8) bool {
+func (p *pulls) connect(from int, gid [16]byte, i wire.Introduction, tclass uint8) bool {
 	end, neighbour, met := p.source, p.right, &p.offers
 	if i.Source {
 		end, neighbour, met = p.reader, p.left, &p.readable
@@ -193,20 +193,20 @@ func (p *pulls) close() error {
 	return errors.Join(errs...)
 }
 
-// heedful is a sink that keeps introductions to the fabric.
-type heedful struct {
+// introductionSink is a sink that keeps introductions to the fabric.
+type introductionSink struct {
 	fabric.Sink
 	g *Gather
 }
 
 // Control implements fabric.Sink. An introduction that leads to nothing is thrown away: a rank that cannot read is
 // pushed to.
-func (s *heedful) Control(from int, m *wire.Control) {
+func (s *introductionSink) Control(from int, m *wire.Control) {
 	if m.Kind != wire.Introduce {
 		s.Sink.Control(from, m)
 		return
 	}
-	if !s.g.pulls.meet(from, s.g.sources[from].As16(), wire.IntroductionOf(m), s.g.tclass) {
+	if !s.g.pulls.connect(from, s.g.sources[from].As16(), wire.IntroductionOf(m), s.g.tclass) {
 		s.g.CountDropped(1)
 	}
 }

@@ -33,7 +33,7 @@ func TestIntroductionsThatLeadNowhere(t *testing.T) {
 	for i := range g.sources {
 		g.sources[i] = netip.AddrFrom4([4]byte{10, 0, 0, byte(i)})
 	}
-	h := &heedful{g: g}
+	h := &introductionSink{g: g}
 	for from, i := range map[int]wire.Introduction{
 		1: {Source: true, Number: 7, MTU: 1024},
 		2: {Number: 7, MTU: 1000}, // there is no end for it
