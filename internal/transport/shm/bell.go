@@ -29,8 +29,8 @@ const (
 // beside 4 ranks on 2 cores, a 16 KiB Allgather took 15 us (median) when yielding
 // for 20 us at most, and 90 to 490 us for 100 us.
 const (
-	looksAlone   = 200 // ranks fit the cores
-	looksCrowded = 4   // they do not
+	pollsAlone   = 200 // ranks fit the cores
+	pollsCrowded = 4   // they do not
 	yieldFor     = 20 * time.Microsecond
 )
 
@@ -67,24 +67,24 @@ func (b bell) wake() {
 type sleeper struct {
 	bell
 	woken atomic.Bool // by Wake, from this process
-	looks int
+	polls int
 }
 
 func (s *sleeper) init(b bell, size int) {
-	s.bell, s.looks = b, looksCrowded
+	s.bell, s.polls = b, pollsCrowded
 	if size <= runtime.NumCPU() {
-		s.looks = looksAlone
+		s.polls = pollsAlone
 	}
 }
 
-// poker tells whether there is something to do.
-type poker interface{ ready() bool }
+// pollable tells whether there is something to do.
+type pollable interface{ ready() bool }
 
 // sleep waits until p is ready, or wakeUp was called, or d has passed, and
 // returns the number of system calls that took.
-func (s *sleeper) sleep(d time.Duration, reason uint32, p poker) (calls uint64) {
-	for range s.looks {
-		if s.poked() || p.ready() {
+func (s *sleeper) sleep(d time.Duration, reason uint32, p pollable) (calls uint64) {
+	for range s.polls {
+		if s.wokenUp() || p.ready() {
 			return calls
 		}
 	}
@@ -92,7 +92,7 @@ func (s *sleeper) sleep(d time.Duration, reason uint32, p poker) (calls uint64) 
 	for time.Since(start) < min(d, yieldFor) {
 		_, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
 		calls++
-		if s.poked() || p.ready() {
+		if s.wokenUp() || p.ready() {
 			return calls
 		}
 	}
@@ -101,7 +101,7 @@ func (s *sleeper) sleep(d time.Duration, reason uint32, p poker) (calls uint64) 
 		w := s.word.Load()
 		s.asleep.Store(reason)
 		left := d - time.Since(start)
-		if s.poked() || p.ready() || left <= 0 {
+		if s.wokenUp() || p.ready() || left <= 0 {
 			break
 		}
 		t := unix.NsecToTimespec(left.Nanoseconds())
@@ -123,7 +123,7 @@ func (s *sleeper) wakeUp() {
 	}
 }
 
-func (s *sleeper) poked() bool { return s.woken.Load() && s.woken.Swap(false) }
+func (s *sleeper) wokenUp() bool { return s.woken.Load() && s.woken.Swap(false) }
 
 // word32 and word64 view a counter in the region; the layout aligns them.
 func word32(mem []byte, at int) *atomic.Uint32 {

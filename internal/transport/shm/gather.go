@@ -26,10 +26,10 @@ type Gather struct {
 	next  int        // rank whose ring Poll reads first
 	posts mail
 
-	broken  []error // by rank
-	untold  []int   // broken ranks that the sink does not know of
-	header  wire.Data
-	message wire.Control
+	broken     []error // by rank
+	unreported []int   // broken ranks that the sink does not know of
+	header     wire.Data
+	message    wire.Control
 }
 
 var (
@@ -193,9 +193,9 @@ func (g *Gather) Poll(s fabric.Sink, budget int) (n int, more bool) {
 			g.next = r
 		}
 	}
-	for len(g.untold) > 0 {
-		r := g.untold[0]
-		g.untold = g.untold[1:]
+	for len(g.unreported) > 0 {
+		r := g.unreported[0]
+		g.unreported = g.unreported[1:]
 		s.Broken(r, g.broken[r])
 	}
 	return n, n >= budget
@@ -282,7 +282,7 @@ func (g *Gather) fail(rank int, err error) {
 		return
 	}
 	g.broken[rank] = err
-	g.untold = append(g.untold, rank)
+	g.unreported = append(g.unreported, rank)
 }
 
 // Sleep looks again, then yields, then sleeps on a futex.
@@ -295,7 +295,7 @@ func (g *Gather) Sleep(d time.Duration) {
 }
 
 // Rest implements fabric.Rester: arrivals stay in the region until they are asked for.
-func (g *Gather) Rest(func()) bool { return len(g.untold) == 0 }
+func (g *Gather) Rest(func()) bool { return len(g.unreported) == 0 }
 
 // Rouse implements fabric.Rester.
 func (g *Gather) Rouse() {}
@@ -313,7 +313,7 @@ func (g *Gather) ready() bool {
 	if o := &g.own; o.full && g.slowest() != o.tail {
 		return true
 	}
-	return len(g.untold) > 0 || g.posts.ready()
+	return len(g.unreported) > 0 || g.posts.ready()
 }
 
 // Stats may be called from any goroutine.

@@ -194,14 +194,14 @@ func TestFullMailboxRefuses(t *testing.T) {
 	for range 5 { // wraps
 		n := uint32(0)
 		for ; g.Control(1, &m, nil); n++ {
-			require.Less(t, n, uint32(letters))
+			require.Less(t, n, uint32(entries))
 			m.Seq++
 		}
-		require.EqualValues(t, letters, n)
+		require.EqualValues(t, entries, n)
 		require.False(t, g.ready())
 		require.Equal(t, 1, polled(p.g, p, 1))
 		g.Sleep(time.Hour) // ends, since there is room for what was refused
-		require.Equal(t, letters-1, polled(p.g, p, 1000))
+		require.Equal(t, entries-1, polled(p.g, p, 1000))
 	}
 	for i, got := range p.messages {
 		require.EqualValues(t, i, got.Seq)
@@ -215,7 +215,7 @@ func TestControlThatShmDoesNotCarry(t *testing.T) {
 	w = regions(t, small(8))
 	q := newProbe(w[0])
 	require.True(t, q.g.Control(3, &wire.Control{Kind: wire.Done}, nil), "thrown away")
-	for range 2 * letters {
+	for range 2 * entries {
 		require.True(t, p.g.Control(1, &wire.Control{Kind: wire.Done}, nil), "a broken path has room for ever")
 	}
 	p.g.Poll(p, 1)

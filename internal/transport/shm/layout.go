@@ -18,7 +18,7 @@ const (
 	maxStream = 1 << 30
 	maxOutput = 1 << 40
 
-	letters = 64 // messages that a mailbox holds
+	entries = 64 // messages that a mailbox holds
 )
 
 // Layout is the geometry of a region. All ranks of a region have the same.

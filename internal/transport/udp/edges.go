@@ -137,7 +137,7 @@ func (g *Edges) Poll(s fabric.Sink, budget int) (done int, more bool) {
 	if g.backlog > 0 {
 		for _, p := range g.peers {
 			if p.more && done < budget {
-				done += g.hear(p, s, budget-done)
+				done += g.readPeer(p, s, budget-done)
 			}
 		}
 	}
@@ -169,7 +169,7 @@ func (g *Edges) serveReady(e *unix.EpollEvent, s fabric.Sink, budget int) (n int
 		g.flush(p)
 	}
 	if e.Events&^unix.EPOLLOUT != 0 {
-		return g.hear(p, s, budget), false
+		return g.readPeer(p, s, budget), false
 	}
 	return 0, false
 }

@@ -21,10 +21,10 @@ type Gather struct {
 	traits  fabric.Traits
 	use     batch.Kernel
 
-	receivers []receiver // by subgroup
-	senders   []sender   // by subgroup
-	congested bool       // a device's queue was full
-	sought    time.Time  // an interface that is gone
+	receivers    []receiver // by subgroup
+	senders      []sender   // by subgroup
+	congested    bool       // a device's queue was full
+	lastReattach time.Time  // an interface that is gone
 
 	out      *batch.Outbox
 	in       *batch.Inbox
