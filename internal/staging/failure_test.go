@@ -146,7 +146,7 @@ func TestBrokenDevice(t *testing.T) {
 	r.Close()
 	require.NotSame(t, old, takeRing(r.card, 0), "nobody takes its ring")
 	close(late)
-	r.flying.Done() // the operation is never over; the end of the test waits for all
+	r.inFlight.Done() // the operation is never over; the end of the test waits for all
 }
 
 // TestMakingGoesOn: what was made before the driver refuses is not made again.

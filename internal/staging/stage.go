@@ -54,7 +54,7 @@ type Stage struct {
 	cards   map[int]*cardOf
 	closed  bool
 
-	flying             sync.WaitGroup
+	inFlight           sync.WaitGroup
 	lost               sync.Once
 	ops, out, in, made atomic.Uint64
 }
@@ -102,14 +102,14 @@ func (s *Stage) Post(at At, p Plan) (*Work, error) {
 	if w.event, err = s.event(c); err != nil {
 		return nil, err
 	}
-	s.flying.Add(1)
-	r.flying.Add(1)
+	s.inFlight.Add(1)
+	r.inFlight.Add(1)
 	if err := s.queue(w, r, at.Stream, &p); err != nil {
 		// The other ranks have this operation, or some pieces are queued here, so it cannot be called off. Its last
 		// call, which says that the streams have passed it, never comes.
 		w.arrived()
 		w.Release()
-		s.flying.Done()
+		s.inFlight.Done()
 		s.broken(err)
 		return nil, err
 	}
@@ -140,9 +140,9 @@ func (s *Stage) queue(w *Work, r *ring, stream uintptr, p *Plan) error {
 	}
 	return r.card.Call(r.in, func() {
 		s.ops.Add(1)
-		r.flying.Add(-1)
+		r.inFlight.Add(-1)
 		w.arrived()
-		s.flying.Done()
+		s.inFlight.Done()
 	})
 }
 
@@ -196,7 +196,7 @@ func (s *Stage) Shut() <-chan struct{} {
 	s.posting.Unlock()
 	done := make(chan struct{})
 	go func() {
-		s.flying.Wait()
+		s.inFlight.Wait()
 		close(done)
 	}()
 	return done
@@ -233,7 +233,7 @@ func (s *Stage) Close() {
 	s.closed = true
 	for _, c := range s.cards {
 		for _, r := range c.rings {
-			if r.flying.Load() == 0 {
+			if r.inFlight.Load() == 0 {
 				putRing(r)
 			}
 		}

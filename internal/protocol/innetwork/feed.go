@@ -63,8 +63,8 @@ func (f *feed) take() (slot uint32, again, ok bool) {
 	return 0, false, false
 }
 
-// reach returns how many slots from slot on may be sent in a row, at most n: so many have something to send.
-func (f *feed) reach(slot uint32, again bool, n int) int {
+// runLength returns how many slots from slot on may be sent in a row, at most n: so many have something to send.
+func (f *feed) runLength(slot uint32, again bool, n int) int {
 	if !again {
 		return min(n, int(f.limit-slot))
 	}
@@ -100,16 +100,16 @@ func (f *feed) arm(now Time) {
 	}
 }
 
-// hasten makes the next poll come within d. While a poll is on its way this does nothing: its answer may bring the
+// pollWithin makes the next poll come within d. While a poll is on its way this does nothing: its answer may bring the
 // missing results, and a poll for every result would bring all of them every time.
-func (f *feed) hasten(now, d Time) {
+func (f *feed) pollWithin(now, d Time) {
 	if f.polled == 0 && f.pollAt > now+d {
 		f.pollAt = now + d
 	}
 }
 
-// heard notes that the node lives.
-func (f *feed) heard() { f.asked = false }
+// answeredNow notes that the node lives.
+func (f *feed) answeredNow() { f.asked = false }
 
 // measure learns from an allowance how long an answer takes. It may be the
 // answer to an earlier poll that was lost: rather too long than too short.
@@ -131,7 +131,7 @@ func (f *feed) credit(now Time, c *wire.SlotCredit) bool {
 	if wire.Before(f.next, c.Base) || !wire.Before(c.Base, c.Limit) || wire.Before(c.Base+uint32(f.window), c.Limit) {
 		return false
 	}
-	f.heard()
+	f.answeredNow()
 	f.answered = true
 	f.measure(now)
 	moved := wire.Before(f.base, c.Base)
