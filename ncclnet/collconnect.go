@@ -31,11 +31,11 @@ import (
 // connect reach this one. Only rank 0's is used.
 type collListener struct {
 	net.Listener
-	settings config.Settings
-	device   netdev.Device
-	crowded  bool // CollNet has several devices: one for each GPU of a node
-	once     sync.Once
-	err      error
+	settings       config.Settings
+	device         netdev.Device
+	severalDevices bool // CollNet has several devices: one for each GPU of a node
+	once           sync.Once
+	err            error
 }
 
 // Close may be called twice: a rendezvous closes its listener when it is done.
@@ -120,7 +120,7 @@ func goCollListen(dev C.int, handle unsafe.Pointer, out *C.int64_t) C.nccl_resul
 		_, _ = rand.Read(key[:]) // never fails, says crypto/rand
 		h := collHandle{at: at, key: binary.BigEndian.Uint64(key[:]), guid: d.GUID}
 		h.put(unsafe.Slice((*byte)(handle), C.NCCL_HANDLE_BYTES))
-		*out = C.int64_t(collListeners.add(&collListener{Listener: ln, settings: s, device: d, crowded: collDevices() > 1}))
+		*out = C.int64_t(collListeners.add(&collListener{Listener: ln, settings: s, device: d, severalDevices: collDevices() > 1}))
 		return nil
 	})
 }
@@ -227,9 +227,9 @@ func (l *collListener) connect(first collHandle, rank, size int) (*group.Group, 
 	if err != nil {
 		return nil, agreed, err
 	}
-	agreed.multicast, err = hears(g, l.settings.Multicast, l.crowded)
+	agreed.multicast, err = multicastReaches(g, l.settings.Multicast, l.severalDevices)
 	if err == nil && agreed.switched {
-		agreed.switched, err = answers(g, l.crowded)
+		agreed.switched, err = switchAnswers(g, l.severalDevices)
 	}
 	if err == nil {
 		err = g.Barrier() // once it is done, all ranks have joined

@@ -21,7 +21,7 @@ import (
 // waiting.
 type Listener struct {
 	opts  Options
-	place place
+	place address
 	tcp   net.Listener
 	held  net.Listener // for connections by the interface, if routes lead to its network by another one; else nil
 	unix  net.Listener // nil without shm
@@ -63,12 +63,12 @@ func Listen(o Options) (*Listener, error) {
 		return nil, fmt.Errorf("p2p: %w", sys.Drawn(err))
 	}
 	l := &Listener{opts: o, tcp: t, held: held, quit: make(chan struct{}), arrivals: map[uint64]*arrival{}, sockets: map[net.Conn]bool{}}
-	l.place = place{
+	l.place = address{
 		addr: netip.AddrPortFrom(addr, t.Addr().(*net.TCPAddr).AddrPort().Port()),
 		key:  random64(), host: hostDigest(), lanes: o.Lanes, fabrics: o.fabrics(), held: held != nil,
 	}
 	if l.place.fabrics&shm != 0 {
-		l.unix, err = net.ListenUnix("unix", &net.UnixAddr{Name: l.place.door()})
+		l.unix, err = net.ListenUnix("unix", &net.UnixAddr{Name: l.place.socketName()})
 		if err != nil && o.Fabric == "shm" {
 			_ = l.closePorts()
 			return nil, fmt.Errorf("p2p: %w", err)

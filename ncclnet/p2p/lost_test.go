@@ -24,7 +24,7 @@ func greeted(t *testing.T, o Options) (send Comm, far *net.TCPConn) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	p := place{addr: l.Addr().(*net.TCPAddr).AddrPort(), key: 1, lanes: 1, fabrics: tcp}
+	p := address{addr: l.Addr().(*net.TCPAddr).AddrPort(), key: 1, lanes: 1, fabrics: tcp}
 	h := make([]byte, HandleSize)
 	p.put(h)
 	if _, err := Connect(h, o); err != nil {
@@ -346,7 +346,7 @@ func TestAbandoned(t *testing.T) {
 func TestRingNotTaken(t *testing.T) {
 	l, h := listen(t, Options{})
 	_ = l.unix.Close()
-	door, err := net.Listen("unix", l.place.door())
+	door, err := net.Listen("unix", l.place.socketName())
 	if err != nil {
 		t.Fatal(err)
 	}

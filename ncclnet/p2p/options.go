@@ -40,10 +40,10 @@ type Options struct {
 	Warn     func(string)  // what ended a connection on which nobody may wait; may be nil
 	Unsealed func(error)   // with an Identity and TLS auto: why a connection goes in the clear; may be nil
 
-	fewer  int // lanes within a host, if not as many
-	kernel kernel
-	stance stance
-	unable error // why stance is not able, unless it declines
+	fewer      int // lanes within a host, if not as many
+	kernel     kernel
+	sealPolicy sealPolicy
+	unable     error // why sealPolicy is not able, unless it declines
 }
 
 // patience is how long an end waits for a process that may be stopped on a host that answers. NCCL sets no limit: a
