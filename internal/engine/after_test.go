@@ -11,7 +11,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/protocol/direct"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
-	"github.com/torch-mcast/torch-mcast/internal/transport/uplink"
+	"github.com/torch-mcast/torch-mcast/internal/transport/sendlink"
 	"github.com/torch-mcast/torch-mcast/pkg/overlap"
 )
 
@@ -118,7 +118,7 @@ func TestReduceAfterAFailure(t *testing.T) {
 func TestWhatWaitsForOthersClaimsNothing(t *testing.T) {
 	now := time.Second
 	clock := func() time.Duration { return now }
-	link := uplink.New(new(uplink.Words), clock)
+	link := sendlink.New(new(sendlink.Words), clock)
 	gate := newWork(0, nil)
 	r, _, gated, _ := alone(t, ReduceConfig{Link: link, Clock: clock}, gate)
 	r.Work()

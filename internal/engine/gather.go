@@ -32,9 +32,9 @@ type GatherConfig struct {
 	// the protocol cannot go on; it brings about a call of Fail.
 	Broken func(rank int, err error)
 	// Link is what this host sends by; nil: nobody shares it.
-	Link  fabric.Link
-	Class Class // of this group
-	Relay bool  // see Gather.Relay
+	Link     fabric.Link
+	Priority Priority // of this group
+	Relay    bool     // see Gather.Relay
 	// Shared, if not nil, says whether a reduction shares the links, see multicast.Comm.Share.
 	Shared func() bool
 }
@@ -53,7 +53,7 @@ type Gather struct {
 	shared   func() bool    // GatherConfig's
 	claim    fabric.Claimant
 	wait     fabric.Wait // for contributions that precede the multicast
-	class    class
+	priority priority
 	carried  uint64         // bytes multicast and received
 	began    multicast.Time // when the last Broadcast from here was begun
 	took     multicast.Time // for how long the one before was sent
@@ -119,7 +119,7 @@ func NewGather(cfg GatherConfig) *Gather {
 		arenas: [2][]byte{make([]byte, cfg.Core.Arena), make([]byte, cfg.Core.Arena)}, front: cfg.Core.First, woken: make(chan struct{}, 1),
 		awaited: make([]counters[multicast.Awaited], cfg.Core.Size),
 	}
-	g.class = cfg.Class.open()
+	g.priority = cfg.Priority.open()
 	g.comm.Relay(cfg.Relay)
 	g.counted.store(g.comm.Stats()) // the statistics before the first operation
 	g.clock, g.wake, g.added = cfg.Clock, g.Wake, g.rest.wake
@@ -177,7 +177,7 @@ func (g *Gather) Deadline() (multicast.Time, bool) {
 	at, ok := g.comm.Deadline()
 	look, waits := g.wait.Deadline()
 	at, ok = sooner(at, ok, look, waits)
-	look, waits = g.class.background.Deadline()
+	look, waits = g.priority.background.Deadline()
 	return sooner(at, ok, look, waits)
 }
 
@@ -318,7 +318,7 @@ func SameMemory(a, b []byte) bool {
 func (g *Gather) multicast() bool {
 	busy := false
 	g.wait.Round()
-	g.class.background.Round()
+	g.priority.background.Round()
 	if g.shared != nil || g.cfg.Link != nil {
 		g.comm.Share(g.shares())
 	}
@@ -331,7 +331,7 @@ func (g *Gather) multicast() bool {
 		o := &g.ops[r.Head.Seq%maxTracked]
 		ordered := g.ordered(o)
 		together := ordered && g.comm.Together(r.Head.Seq)
-		if o.Collective != wire.Barrier && g.class.background.Must(g.now) || ordered && !r.Relay && g.follows(together) {
+		if o.Collective != wire.Barrier && g.priority.background.Must(g.now) || ordered && !r.Relay && g.follows(together) {
 			g.claim.Pause()
 			g.yielded(o)
 			return busy
@@ -354,7 +354,7 @@ func (g *Gather) multicast() bool {
 				g.comm.Probed(r.Head.Seq)
 			}
 		case !r.Relay:
-			g.run.Count = g.class.background.Most(r.Count, g.cfg.Core.Chunk)
+			g.run.Count = g.priority.background.Most(r.Count, g.cfg.Core.Chunk)
 			if n = g.fab.Multicast(&g.run); n == 0 {
 				g.blocked = true
 				if ordered {
@@ -368,7 +368,7 @@ func (g *Gather) multicast() bool {
 		}
 		o.lent = max(o.lent, g.run.Lent)
 		g.carried += uint64(n * g.cfg.Core.Chunk)
-		g.class.background.Sent(n * g.cfg.Core.Chunk)
+		g.priority.background.Sent(n * g.cfg.Core.Chunk)
 		busy = true
 		g.sent(o, r.Head.Arena == multicast.NotEager)
 		if r.Head.Arena == multicast.NotEager {

@@ -14,8 +14,8 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/trace"
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
+	"github.com/torch-mcast/torch-mcast/internal/transport/sendlink"
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
-	"github.com/torch-mcast/torch-mcast/internal/transport/uplink"
 	"github.com/torch-mcast/torch-mcast/pkg/overlap"
 )
 
@@ -178,10 +178,10 @@ func TestBackgroundHoldsBackWhatIsSentAndNothingElse(t *testing.T) {
 	f := &lossless{room: 1}
 	f.now = time.Second
 	clock := func() time.Duration { return f.now }
-	l := uplink.New(new(uplink.Words), clock)
+	l := sendlink.New(new(sendlink.Words), clock)
 	g := NewGather(GatherConfig{
 		Core:   multicast.Config{Size: 2, Chunk: 4, Lossless: true, Chains: 1, Subgroups: 1},
-		Fabric: f, Clock: clock, Class: Class{Background: true, Link: l},
+		Fabric: f, Clock: clock, Priority: Priority{Background: true, Link: l},
 	})
 	w, err := g.Submit(allgather(3), nil)
 	require.NoError(t, err)

@@ -40,8 +40,8 @@ type ReduceConfig struct {
 	// It runs on a goroutine of its own from the first operation on, since a communicator that never reduces needs no
 	// connections for reductions, and returns when the communicator ends. nil: the engine's driver decides.
 	Route func()
-	// Class is this group's. A SwitchConn has it from the engine.
-	Class Class
+	// Priority is this group's. A SwitchConn has it from the engine.
+	Priority Priority
 	// Link is what this host sends by; nil: nobody shares it. A SwitchConn gets it by itself.
 	Link fabric.Link
 	// Broken is called once, when the lane cannot go on; it brings about a call of Fail.
@@ -64,7 +64,7 @@ type Reduce struct {
 	woken    chan struct{} // ends a Sleep while there is nothing else to sleep on
 	rest     rest
 	claimed  time.Duration // when the link was last claimed
-	class    class
+	priority priority
 	watched  watched
 	resent   uint64                                   // contributions that the trace knows of
 	moved    uint64                                   // reducescatter.Waiting.Moved when somebody last asked
@@ -103,7 +103,7 @@ func NewReduce(cfg ReduceConfig) *Reduce {
 	}
 	r := &Reduce{cfg: cfg, lane: reducescatter.New(cfg.Rank, cfg.Size), orders: make(chan *order, 1), woken: make(chan struct{}, 1),
 		awaited: make([]struct{ begin, input atomic.Duration }, cfg.Size)}
-	r.class = cfg.Class.open()
+	r.priority = cfg.Priority.open()
 	r.clock, r.wake, r.traced, r.describe = cfg.Clock, r.Wake, cfg.Trace, (*ReduceOp).traced
 	r.added = func() {
 		if cfg.Route != nil {
@@ -142,7 +142,7 @@ func (r *Reduce) Begin(epoch uint32, c *reducescatter.SwitchConn, s fabric.Strea
 	if c == nil {
 		r.open(s)
 	} else {
-		c.Pace(r.class.background)
+		c.Pace(r.priority.background)
 		r.conn.set(c)
 	}
 	r.lane.Begin(epoch, c)
@@ -150,7 +150,7 @@ func (r *Reduce) Begin(epoch uint32, c *reducescatter.SwitchConn, s fabric.Strea
 
 // Join says that this rank has joined the switch again.
 func (r *Reduce) Join(c *reducescatter.SwitchConn) {
-	c.Pace(r.class.background)
+	c.Pace(r.priority.background)
 	r.conn.set(c)
 	r.lane.Join(c)
 }
@@ -192,7 +192,7 @@ func (r *Reduce) Wake() {
 
 // Deadline returns when Work is to be called, unless something comes before.
 func (r *Reduce) Deadline() (time.Duration, bool) {
-	at, ok := r.class.background.Deadline()
+	at, ok := r.priority.background.Deadline()
 	if c := r.conn.Load(); c != nil {
 		look, waits := c.Deadline()
 		return sooner(at, ok, look, waits)
@@ -207,7 +207,7 @@ const both = time.Millisecond
 // Sleep waits for news on the streams and the switch connection, as far as they are in use.
 func (r *Reduce) Sleep(most time.Duration) {
 	s, c := r.streams.Load(), r.conn.Load()
-	if at, waits := r.class.background.Deadline(); waits {
+	if at, waits := r.priority.background.Deadline(); waits {
 		if most = min(most, at-r.clock()); most <= 0 {
 			return
 		}
@@ -247,7 +247,7 @@ func (r *Reduce) Work() bool {
 	if r.checkFault() {
 		return false
 	}
-	r.class.background.Round()
+	r.priority.background.Round()
 	busy := r.runOrder()
 	busy = r.post() || busy
 	r.claim()
@@ -291,7 +291,7 @@ const (
 // claim tells the link that reductions are in flight. A reduction that only waits for its turn leaves the link to
 // others, and a group in the background leaves it to the foreground.
 func (r *Reduce) claim() {
-	if r.cfg.Link == nil || r.cfg.Class.Background || r.InFlight() <= r.queued() {
+	if r.cfg.Link == nil || r.cfg.Priority.Background || r.InFlight() <= r.queued() {
 		return
 	}
 	if now := r.clock(); r.claimed == 0 || now >= r.claimed+claimAgain {

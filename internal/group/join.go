@@ -353,21 +353,21 @@ func (g *Group) start(c *transports, window int) error {
 			Cutoff: a.Cutoff(g.lobby.network.Cores()), Reorder: reorder, Deaf: c.by.by == byUnicast,
 		},
 		Job: a.ColumnJob(), Fabric: c.gather, Clock: g.clock,
-		Broken: g.brokenAmong(&a.Column),
-		Relay:  s.Multicast == "off",
-		Link:   g.link.fabric(),
-		Class:  g.class(),
-		Shared: func() bool { return sums.InFlight() > 0 },
-		Trace:  g.traced("gather"),
+		Broken:   g.brokenAmong(&a.Column),
+		Relay:    s.Multicast == "off",
+		Link:     g.link.fabric(),
+		Priority: g.class(),
+		Shared:   func() bool { return sums.InFlight() > 0 },
+		Trace:    g.traced("gather"),
 	})
 	g.route.Store(&routeInfo{reason: a.NoSwitch})
 	sums = engine.NewReduce(engine.ReduceConfig{
 		Rank: a.Column.Own, Size: a.Column.Size(), Clock: g.clock,
-		Class:  g.class(),
-		Link:   g.link.fabric(),
-		Route:  newRouteDriver(g, c.streams).run,
-		Broken: g.reduceBrokenAmong(&a.Column),
-		Trace:  g.traced("reduce"),
+		Priority: g.class(),
+		Link:     g.link.fabric(),
+		Route:    newRouteDriver(g, c.streams).run,
+		Broken:   g.reduceBrokenAmong(&a.Column),
+		Trace:    g.traced("reduce"),
 	})
 	g.column = newLevel(&a.Column, gather, sums)
 	g.levels, g.composer = []*level{g.column}, flat{g}

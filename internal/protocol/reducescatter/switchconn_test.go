@@ -19,8 +19,8 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/datagram"
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
 	"github.com/torch-mcast/torch-mcast/internal/transport/seal"
+	"github.com/torch-mcast/torch-mcast/internal/transport/sendlink"
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
-	"github.com/torch-mcast/torch-mcast/internal/transport/uplink"
 )
 
 // now is a clock of the tests that use sockets.
@@ -218,7 +218,7 @@ func TestContributionsAreTheInput(t *testing.T) {
 func TestWhatWasLostDoesNotYield(t *testing.T) {
 	u, m, o := rig(t, 1024, nil, false)
 	at := time.Second
-	link := uplink.New(new(uplink.Words), func() time.Duration { return at })
+	link := sendlink.New(new(sendlink.Words), func() time.Duration { return at })
 	link.Claim(fabric.InForeground, time.Millisecond)
 	u.Pace(&fabric.Background{Link: link})
 	u.lane.Post(now(), o)

@@ -1,4 +1,4 @@
-package uplink
+package sendlink
 
 import (
 	"math/rand/v2"

@@ -6,27 +6,27 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
 )
 
-// Class says whether a group goes in the foreground or in the background, and by which link the groups that share a
+// Priority says whether a group goes in the foreground or in the background, and by which link the groups that share a
 // host's link learn this.
-type Class struct {
+type Priority struct {
 	Background bool
 	Link       fabric.Link // nil: nobody shares anything
 }
 
-// class is a lane's: one of the two, or neither.
-type class struct {
+// priority is a lane's: one of the two, or neither.
+type priority struct {
 	foreground *fabric.Foreground
 	background *fabric.Background
 }
 
-func (c Class) open() class {
+func (c Priority) open() priority {
 	switch {
 	case c.Link == nil:
-		return class{}
+		return priority{}
 	case c.Background:
-		return class{background: &fabric.Background{Link: c.Link}}
+		return priority{background: &fabric.Background{Link: c.Link}}
 	}
-	return class{foreground: &fabric.Foreground{Link: c.Link}}
+	return priority{foreground: &fabric.Foreground{Link: c.Link}}
 }
 
 // sooner returns the earlier of two moments. Either may be missing.
@@ -39,22 +39,22 @@ func sooner(at time.Duration, ok bool, look time.Duration, waits bool) (time.Dur
 
 // reportMoved says that operations of a group in the foreground move, after a round in which something did.
 func (g *Gather) reportMoved() {
-	if g.InFlight() > 0 && g.class.foreground.Moves(g.now) {
-		g.class.foreground.Report(g.carried)
+	if g.InFlight() > 0 && g.priority.foreground.Moves(g.now) {
+		g.priority.foreground.Report(g.carried)
 	}
 }
 
 // reportMoved says the same of a Reduce lane.
 func (r *Reduce) reportMoved() {
-	if r.InFlight() > 0 && r.class.foreground.Moves(r.clock()) {
+	if r.InFlight() > 0 && r.priority.foreground.Moves(r.clock()) {
 		s := r.Stats()
-		r.class.foreground.Report(s.SentBytes + s.ReceivedBytes)
+		r.priority.foreground.Report(s.SentBytes + s.ReceivedBytes)
 	}
 }
 
 // direct moves direct operations: as much as a group in the background may send.
 func (r *Reduce) direct() bool {
-	back := r.class.background
+	back := r.priority.background
 	if back == nil || !r.lane.Directly() {
 		return r.lane.Work(true)
 	}
