@@ -49,7 +49,9 @@ func agree(offers []offer) agreement {
 // the setting says so on all of them.
 func multicastReaches(g *group.Group, setting string, severalDevices bool) (bool, error) {
 	if severalDevices && !g.Multicast() && setting != "off" {
-		return false, fmt.Errorf("multicast does not reach all ranks: with several CollNet devices it must, or MCAST_MULTICAST be off (here: %s)", g.Info().AllgatherReason)
+		return false,
+			fmt.Errorf("multicast does not reach all ranks: with several CollNet devices it must, or MCAST_MULTICAST be off "+
+				"(here: %s)", g.Info().AllgatherReason)
 	}
 	return g.Multicast(), nil
 }
@@ -75,7 +77,9 @@ func switchAnswers(g *group.Group, severalDevices bool) (bool, error) {
 		switch {
 		case b == 1:
 		case severalDevices:
-			return false, fmt.Errorf("the switch does not answer rank %d: with several CollNet devices it must, or MCAST_SWITCH be empty (here: %s)", r, g.Info().ReduceScatterReason)
+			return false,
+				fmt.Errorf("the switch does not answer rank %d: with several CollNet devices it must, or MCAST_SWITCH be empty "+
+					"(here: %s)", r, g.Info().ReduceScatterReason)
 		default:
 			return false, nil
 		}

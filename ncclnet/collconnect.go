@@ -120,7 +120,9 @@ func goCollListen(dev C.int, handle unsafe.Pointer, out *C.int64_t) C.nccl_resul
 		_, _ = rand.Read(key[:]) // never fails, says crypto/rand
 		h := collHandle{at: at, key: binary.BigEndian.Uint64(key[:]), guid: d.GUID}
 		h.put(unsafe.Slice((*byte)(handle), C.NCCL_HANDLE_BYTES))
-		*out = C.int64_t(collListeners.add(&collListener{Listener: ln, settings: s, device: d, severalDevices: collDevices() > 1}))
+		*out = C.int64_t(collListeners.add(&collListener{
+			Listener: ln, settings: s, device: d, severalDevices: collDevices() > 1,
+		}))
 		return nil
 	})
 }
@@ -143,7 +145,10 @@ func closeCollListener(handle C.int64_t) error {
 // goCollConnect closes the listener if it fails: NCCL does not, then.
 //
 //export goCollConnect
-func goCollConnect(handles *unsafe.Pointer, ranks, rank C.int, listener C.int64_t, out *C.int64_t, drives *C.bool, agreed *C.struct_coll_agreed) C.nccl_result {
+func goCollConnect(
+	handles *unsafe.Pointer, ranks, rank C.int, listener C.int64_t, out *C.int64_t, drives *C.bool,
+	agreed *C.struct_coll_agreed,
+) C.nccl_result {
 	return verdict("CollNet connect", func() error {
 		err := collConnect(handles, ranks, rank, listener, out, drives, agreed)
 		if err != nil {
@@ -153,13 +158,17 @@ func goCollConnect(handles *unsafe.Pointer, ranks, rank C.int, listener C.int64_
 	})
 }
 
-func collConnect(handles *unsafe.Pointer, ranks, rank C.int, listener C.int64_t, out *C.int64_t, drives *C.bool, agreed *C.struct_coll_agreed) error {
+func collConnect(
+	handles *unsafe.Pointer, ranks, rank C.int, listener C.int64_t, out *C.int64_t, drives *C.bool,
+	agreed *C.struct_coll_agreed,
+) error {
 	l, err := collListeners.get(int64(listener))
 	if err != nil {
 		return argument("%v", err)
 	}
 	if ranks < 1 || ranks > group.MaxRanks || rank < 0 || rank >= ranks {
-		return argument("rank %d of %d is not allowed: want 1 to %d ranks, numbered from 0", int(rank), int(ranks), group.MaxRanks)
+		return argument("rank %d of %d is not allowed: want 1 to %d ranks, numbered from 0", int(rank), int(ranks),
+			group.MaxRanks)
 	}
 	first, oneHost, err := readCollHandles(unsafe.Slice(handles, int(ranks)))
 	if err != nil {
@@ -206,7 +215,8 @@ func (l *collListener) connect(first collHandle, rank, size int) (*group.Group, 
 	var blob string
 	if unfit == nil {
 		traceOnSignal(&settings)
-		blob = l.tuning() + "\n" + offer{l.settings.Switch != "", bool(C.nvswitch_seen())}.String() + "\n" + string(endpoint.Blob())
+		blob = l.tuning() + "\n" + offer{l.settings.Switch != "", bool(C.nvswitch_seen())}.String() + "\n" +
+			string(endpoint.Blob())
 	} else {
 		blob = failedBlob + unfit.Error()
 		blob = blob[:min(len(blob), 500)]

@@ -140,7 +140,8 @@ func (d *doctorCommand) check() error {
 	case d.HostsCount < 0:
 		return config.Mistakef("--hosts-count=%d is not allowed: want at least 1", d.HostsCount)
 	case d.HostsCount > 0 && len(d.Names) > 0 && d.HostsCount != len(d.Names):
-		return config.Mistakef("--hosts-count=%d and %d --names do not agree: leave one of them out", d.HostsCount, len(d.Names))
+		return config.Mistakef("--hosts-count=%d and %d --names do not agree: leave one of them out", d.HostsCount,
+			len(d.Names))
 	case d.Listen < 0 || d.Wait < 0:
 		return config.Mistakef("--listen=%v and --wait=%v: want 0 or more", d.Listen, d.Wait)
 	}
@@ -153,7 +154,8 @@ func (d *doctorCommand) check() error {
 // gather looks at this host.
 func (d *doctorCommand) gather(ctx context.Context) (doctor.Facts, error) {
 	if l := doctor.Threads(); l.Few() {
-		fmt.Fprintf(os.Stderr, "mcast doctor: %s allows %d processes and threads, and %d are there: this may end with 'pthread_create failed', as a rank may\n",
+		fmt.Fprintf(os.Stderr, "mcast doctor: %s allows %d processes and threads, and %d are there: this may end with "+
+			"'pthread_create failed', as a rank may\n",
 			l.ThreadsBy, l.Threads, l.Running)
 		runtime.GOMAXPROCS(1)
 		d.NCCL = false // which starts further processes
@@ -183,10 +185,13 @@ func (d *doctorCommand) job() (*launcher.Host, error) {
 	alone := job == nil || job.Hosts < 2
 	switch {
 	case d.Meet == "" && alone && d.HostsCount > 1:
-		return nil, config.Mistakef("--hosts-count=%d, and no launcher that has started this on several hosts: want --meet=HOST:PORT", d.HostsCount)
+		return nil,
+			config.Mistakef("--hosts-count=%d, and no launcher that has started this on several hosts: want --meet=HOST:PORT",
+				d.HostsCount)
 	case d.Meet != "" && (job == nil || alone && d.HostsCount+len(d.Names) > 0):
 		if d.HostsCount < 1 && len(d.Names) == 0 {
-			return nil, config.Mistakef("--meet without --hosts-count or --names, and no launcher that says how many hosts there are: want --hosts-count=N")
+			return nil, config.Mistakef("--meet without --hosts-count or --names, and no launcher that says how many hosts " +
+				"there are: want --hosts-count=N")
 		}
 		job = &launcher.Host{By: byMeet, Meet: d.Meet, Hosts: len(d.Names)}
 		if job.First, err = ours(d.Meet); err != nil {
@@ -287,7 +292,8 @@ func (d *doctorCommand) meetOf(facts []doctor.Facts) string {
 	}
 	for i := range facts {
 		if at, err := netip.ParseAddr(facts[i].Chosen.Address); err == nil && facts[i].Chosen.Error == "" {
-			return net.JoinHostPort(at.WithZone("").String(), strconv.Itoa(16384+mathrand.IntN(16384))) // below what kernels give out
+			// below what kernels give out
+			return net.JoinHostPort(at.WithZone("").String(), strconv.Itoa(16384+mathrand.IntN(16384)))
 		}
 	}
 	return ""

@@ -29,7 +29,8 @@ func transfers(traces []*Trace) [][]transfer {
 	for i, t := range traces {
 		for j := range t.Collectives {
 			c := &t.Collectives[j]
-			after, exact := slices.BinarySearchFunc(t.steps, c.Posted, func(s span, at int64) int { return cmp.Compare(s.from, at) })
+			after, exact := slices.BinarySearchFunc(t.steps, c.Posted,
+				func(s span, at int64) int { return cmp.Compare(s.from, at) })
 			if !exact {
 				after--
 			}

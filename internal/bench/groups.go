@@ -306,7 +306,8 @@ func (r *groupsRun) idle(c *Census) error {
 	if err != nil {
 		return err
 	}
-	all, err := r.exchange([]uint64{uint64(share * 1e9), uint64(now.threads), uint64(now.descriptors), uint64(now.goroutines), uint64(now.resident)})
+	all, err := r.exchange([]uint64{uint64(share * 1e9), uint64(now.threads), uint64(now.descriptors),
+		uint64(now.goroutines), uint64(now.resident)})
 	if err != nil {
 		return err
 	}
@@ -345,12 +346,14 @@ func (c *Census) print(w io.Writer, asJSON, first bool) error {
 %6s %8s %6s %10s %9s %6s %9s %9s %9s %9s %9s %6s
 %6s %8s %6s %10s %9s %6s %9s %9s %9s %9s %9s %6s
 `, c.Ranks, c.Fabric, smallBytes, restFor, bulkBytes>>20, partBytes>>10, bulkBytes>>20,
-			"groups", "threads", "fds", "goroutines", "resident", "idle", "join 1st", "join nth", "small", "rested", "beside", "parts",
+			"groups", "threads", "fds", "goroutines", "resident", "idle", "join 1st", "join nth", "small", "rested", "beside",
+			"parts",
 			"", "", "", "", "(MiB)", "(%)", "(ms)", "(ms)", "(us)", "(us)", "(us)", "(%)"); err != nil {
 			return err
 		}
 	}
-	_, err := fmt.Fprintf(w, "%6d %8d %6d %10d %9.1f %6.2f %9.1f %9.1f %9.1f %9.1f %9.1f %6.1f\n", c.Groups, c.Threads, c.Descriptors, c.Goroutines,
+	_, err := fmt.Fprintf(w, "%6d %8d %6d %10d %9.1f %6.2f %9.1f %9.1f %9.1f %9.1f %9.1f %6.1f\n", c.Groups, c.Threads,
+		c.Descriptors, c.Goroutines,
 		c.ResidentMiB, c.IdlePercent, c.FirstMS, c.LaterMS, c.SmallUS, c.RestedUS, c.BesideUS, c.PartsShare)
 	return err
 }

@@ -63,16 +63,19 @@ func (b *bench) rounding() string {
 	if b.exact || !b.reduces() || b.ring != nil { // a ring has an order of its own, and no nodes
 		return ""
 	}
-	return "; if a tree of switches, or MCAST_SWITCH_MODE=fast, adds them in another order, the last bits of fractions differ rightly: see --exact"
+	return "; if a tree of switches, or MCAST_SWITCH_MODE=fast, adds them in another order, the last bits of fractions " +
+		"differ rightly: see --exact"
 }
 
 // asAsked reports a Reduce-Scatter that did not go through the switch, although it should have.
 // One rank says so: ranks always agree.
 func (b *bench) asAsked(info group.Info) error {
-	if b.rank != 0 || !b.reduces() || b.ring != nil || b.settings.Switch == "" || info.ReduceScatter == switched || b.tiny() {
+	if b.rank != 0 || !b.reduces() || b.ring != nil || b.settings.Switch == "" || info.ReduceScatter == switched ||
+		b.tiny() {
 		return nil
 	}
-	return fmt.Errorf("MCAST_SWITCH=%s was asked for, but the last Reduce-Scatter was %s: %s", b.settings.Switch, info.ReduceScatter, info.ReduceScatterReason)
+	return fmt.Errorf("MCAST_SWITCH=%s was asked for, but the last Reduce-Scatter was %s: %s", b.settings.Switch,
+		info.ReduceScatter, info.ReduceScatterReason)
 }
 
 // meter times loads. Every rank does the same steps with the same numbers, or
@@ -97,7 +100,8 @@ func (m *meter) size(n int) ([]Result, error) {
 		return m.all(n, namedLoad{"allreduce", allreduceOf(m.place, n, b)})
 	}
 	gather, scatter := gatherOf(m.place, n, b.inPlace), scatterOf(m.place, n, b)
-	results, err := m.all(n, namedLoad{"allgather", gather}, namedLoad{"reducescatter", scatter}, namedLoad{"overlap", both{gather, scatter}})
+	results, err := m.all(n, namedLoad{"allgather", gather}, namedLoad{"reducescatter", scatter},
+		namedLoad{"overlap", both{gather, scatter}})
 	if err == nil {
 		results[2].SumAloneUS = results[0].TimeUS + results[1].TimeUS
 		results[2].Speedup = results[2].SumAloneUS / results[2].TimeUS

@@ -175,6 +175,7 @@ func (u NodeUse) print(w io.Writer, asJSON bool) error {
 			NodeUse
 		}{stamp.Now(), u})
 	}
-	_, err := fmt.Fprintf(w, "# The switch summed %.3f GB in %.3f s of processor time: %.3f GB/s a core.\n", u.SummedBytes/1e9, u.CPUSeconds, u.PerCore)
+	_, err := fmt.Fprintf(w, "# The switch summed %.3f GB in %.3f s of processor time: %.3f GB/s a core.\n",
+		u.SummedBytes/1e9, u.CPUSeconds, u.PerCore)
 	return err
 }

@@ -76,6 +76,7 @@ type scatterInWindows struct {
 
 func (r scatterInWindows) run() error {
 	return r.windows.run(len(r.send), func(from, to int) (*group.Work, error) {
-		return r.group.StartReduceScatterPart(r.send[from:to], r.place.own(r.recv, from, to), len(r.recv), from, r.dtype, r.op, factor)
+		return r.group.StartReduceScatterPart(r.send[from:to], r.place.own(r.recv, from, to), len(r.recv), from, r.dtype,
+			r.op, factor)
 	})
 }

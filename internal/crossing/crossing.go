@@ -1,6 +1,6 @@
 // Package crossing says what a collective passes over the link of a host, by the way that ranks move its bytes;
-// docs/explain/nodes.md derives it. Shards have n bytes each, a host's link carries both directions at once, and what ranks of
-// one host give each other stays in memory.
+// docs/explain/nodes.md derives it. Shards have n bytes each, a host's link carries both directions at once, and what
+// ranks of one host give each other stays in memory.
 package crossing
 
 // Link is what passes a host's link in each direction, in shards of n bytes.

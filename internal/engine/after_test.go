@@ -48,7 +48,12 @@ func alone(t *testing.T, c ReduceConfig, after *Work) (r *Reduce, s *nobody, gat
 	c.Size = 1
 	r, s = NewReduce(c), newNobody()
 	r.Begin(1, nil, s)
-	o := ReduceOp{Op: direct.Op{Op: collective.Op{Count: 1, Type: reduce.I32, Reduction: reduce.Sum}, Send: []byte{1, 2, 3, 4}, Recv: make([]byte, 4)}}
+	o := ReduceOp{
+		Op: direct.Op{
+			Op: collective.Op{Count: 1, Type: reduce.I32, Reduction: reduce.Sum}, Send: []byte{1, 2, 3, 4},
+			Recv: make([]byte, 4),
+		},
+	}
 	first := o
 	first.After = after
 	gated, err := r.Submit(first, nil)

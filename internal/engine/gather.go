@@ -116,7 +116,8 @@ func NewGather(cfg GatherConfig) *Gather {
 	g := &Gather{
 		cfg: cfg, comm: multicast.New(cfg.Core), fab: cfg.Fabric, shared: cfg.Shared,
 		claim: fabric.Claimant{Link: cfg.Link, What: fabric.Multicast}, wait: fabric.Wait{Link: cfg.Link, For: fabric.Behind},
-		arenas: [2][]byte{make([]byte, cfg.Core.Arena), make([]byte, cfg.Core.Arena)}, front: cfg.Core.First, woken: make(chan struct{}, 1),
+		arenas: [2][]byte{make([]byte, cfg.Core.Arena), make([]byte, cfg.Core.Arena)}, front: cfg.Core.First,
+		woken:   make(chan struct{}, 1),
 		awaited: make([]counters[multicast.Awaited], cfg.Core.Size),
 	}
 	g.priority = cfg.Priority.open()

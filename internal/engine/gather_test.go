@@ -79,7 +79,8 @@ func allgather(chunks int) GatherOp {
 func (f *lossless) arrive(seq uint32, from, to, chunks int) {
 	for psn := from; psn < to; psn++ {
 		f.incoming = append(f.incoming, wire.Data{
-			Collective: wire.Allgather, Job: 1, Root: 1, Seq: seq, PSN: uint32(psn), Bytes: uint32(4 * chunks), Arena: multicast.NotEager,
+			Collective: wire.Allgather, Job: 1, Root: 1, Seq: seq, PSN: uint32(psn), Bytes: uint32(4 * chunks),
+			Arena: multicast.NotEager,
 		})
 	}
 }
@@ -135,7 +136,8 @@ func TestPhasesAreRemembered(t *testing.T) {
 	phases := func() (n int) { // of all operations
 		var b bytes.Buffer
 		require.NoError(t, trace.Take().Write(&b))
-		return strings.Count(b.String(), `"queued"`) + strings.Count(b.String(), `"peers"`) + strings.Count(b.String(), `"transfer"`)
+		return strings.Count(b.String(), `"queued"`) + strings.Count(b.String(), `"peers"`) + strings.Count(b.String(),
+			`"transfer"`)
 	}
 	w, err := g.Submit(allgather(3), nil)
 	require.NoError(t, err)
@@ -236,7 +238,8 @@ func TestAccountOfPhases(t *testing.T) {
 	require.True(t, done(second))
 	a, b := first.Account(), second.Account()
 	assert.Equal(t, overlap.Account{overlap.Peers: pause}, a)
-	assert.Equal(t, overlap.Account{overlap.Queued: pause, overlap.Peers: pause, overlap.Transfer: pause}, b, "behind the first")
+	assert.Equal(t, overlap.Account{overlap.Queued: pause, overlap.Peers: pause, overlap.Transfer: pause}, b,
+		"behind the first")
 	var l overlap.Ledger
 	book := Book{Waits: &l}
 	first.Book(&book)

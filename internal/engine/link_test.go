@@ -160,7 +160,8 @@ func TestBackgroundIsInNoOrder(t *testing.T) {
 	now := time.Second
 	clock := func() time.Duration { return now }
 	link := sendlink.New(new(sendlink.Words), clock)
-	r, _, first, _ := alone(t, ReduceConfig{Link: link, Clock: clock, Priority: Priority{Background: true, Link: link}}, nil)
+	r, _, first,
+		_ := alone(t, ReduceConfig{Link: link, Clock: clock, Priority: Priority{Background: true, Link: link}}, nil)
 	for r.Work() {
 	}
 	require.True(t, done(first))

@@ -101,7 +101,8 @@ func NewReduce(cfg ReduceConfig) *Reduce {
 	if cfg.Clock == nil {
 		cfg.Clock = NewClock()
 	}
-	r := &Reduce{cfg: cfg, lane: reducescatter.New(cfg.Rank, cfg.Size), orders: make(chan *order, 1), woken: make(chan struct{}, 1),
+	r := &Reduce{cfg: cfg, lane: reducescatter.New(cfg.Rank, cfg.Size), orders: make(chan *order, 1),
+		woken:   make(chan struct{}, 1),
 		awaited: make([]struct{ begin, input atomic.Duration }, cfg.Size)}
 	r.priority = cfg.Priority.open()
 	r.clock, r.wake, r.traced, r.describe = cfg.Clock, r.Wake, cfg.Trace, (*ReduceOp).traced

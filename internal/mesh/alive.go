@@ -90,7 +90,9 @@ func (m *Mesh) broken(e *edge, err error, silence time.Duration) {
 	if quiet {
 		return
 	}
-	m.Report(&Fault{Kind: Dead, Rank: e.peer, Text: fmt.Sprintf("%s (seen by rank %d)", describeBreak(err, silence), m.rank)})
+	m.Report(&Fault{
+		Kind: Dead, Rank: e.peer, Text: fmt.Sprintf("%s (seen by rank %d)", describeBreak(err, silence), m.rank),
+	})
 }
 
 // describeBreak says what an error of a connection tells of the peer.

@@ -109,9 +109,11 @@ func New(
 	onFault func(*Fault), onLeave func(rank int, posted Posted),
 ) *Mesh {
 	m := &Mesh{
-		rank: rank, size: size, timeout: timeout, joining: joining, edges: map[int]*edge{}, onFault: onFault, onLeave: onLeave,
-		failed: make(chan struct{}), departures: departures{leaving: map[int]bool{}, all: make(chan struct{})},
-		pieces: map[int][]byte{}, rounds: map[int][]byte{}, arrived: make(chan struct{}), noticed: make(chan struct{}), stop: make(chan struct{}),
+		rank: rank, size: size, timeout: timeout, joining: joining, edges: map[int]*edge{}, onFault: onFault,
+		onLeave: onLeave,
+		failed:  make(chan struct{}), departures: departures{leaving: map[int]bool{}, all: make(chan struct{})},
+		pieces: map[int][]byte{}, rounds: map[int][]byte{}, arrived: make(chan struct{}), noticed: make(chan struct{}),
+		stop: make(chan struct{}),
 	}
 	for peer, c := range conns {
 		m.Add(peer, c)
@@ -236,7 +238,8 @@ func (m *Mesh) Silent() (rank int, ok bool) {
 // dissemination Allgather over the mesh. All ranks must call it equally often.
 func (m *Mesh) Agree(ctx context.Context, mine []byte) ([][]byte, error) {
 	if limit := maxRecords/m.size - recordHead; len(mine) > limit {
-		return nil, fmt.Errorf("a record of %d bytes to agree on; with %d ranks at most %d are allowed", len(mine), m.size, limit)
+		return nil,
+			fmt.Errorf("a record of %d bytes to agree on; with %d ranks at most %d are allowed", len(mine), m.size, limit)
 	}
 	known := make([][]byte, m.size)
 	known[m.rank] = mine

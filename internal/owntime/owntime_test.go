@@ -125,7 +125,8 @@ func TestReaderDoesNotRun(t *testing.T) {
 			defer near.Close()
 			defer far.Close()
 			go func() {
-				time.Sleep(time.Duration(at-1)*limit/looks + time.Hour) //nolint:forbidigo // in a bubble: it comes just before this process runs again
+				// in a bubble: it comes just before this process runs again
+				time.Sleep(time.Duration(at-1)*limit/looks + time.Hour) //nolint:forbidigo
 				_, _ = far.Write([]byte{1})
 			}()
 			r := Reader{Conn: &absent{Conn: near, at: at, lasts: time.Hour}}

@@ -84,7 +84,9 @@ func BenchmarkPiece(b *testing.B) {
 	} {
 		b.Run(p.Name, func(b *testing.B) {
 			card := &nothing{}
-			s := NewStage(Config{Ranks: ranks, Open: func(int) (Card, error) { return card, nil }, Err: func() error { return nil }})
+			s := NewStage(Config{
+				Ranks: ranks, Open: func(int) (Card, error) { return card, nil }, Err: func() error { return nil },
+			})
 			post := func() {
 				w, err := s.Post(At{}, p)
 				if err != nil {

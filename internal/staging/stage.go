@@ -12,8 +12,9 @@ import (
 // Errors of Post.
 var (
 	ErrClosed    = errors.New("the group is closed")
-	ErrCapturing = errors.New("the current stream is recording a CUDA graph, which cannot hold an operation of the host: " +
-		"run collectives outside of torch.cuda.graph")
+	ErrCapturing = errors.New(
+		"the current stream is recording a CUDA graph, which cannot hold an operation of the host: " +
+			"run collectives outside of torch.cuda.graph")
 )
 
 // Config is what a Stage is told of its group.
@@ -97,7 +98,8 @@ func (s *Stage) Post(at At, p Plan) (*Work, error) {
 	}
 	w := &Work{outcome: outcome{done: make(chan struct{})}, card: c.Card, limit: at.Limit}
 	w.late = func() {
-		s.cfg.Broken(fmt.Errorf("%s of tensors on CUDA device %d was not done %v after its input was there", p.Name, at.Device, at.Limit))
+		s.cfg.Broken(fmt.Errorf("%s of tensors on CUDA device %d was not done %v after its input was there", p.Name,
+			at.Device, at.Limit))
 	}
 	if w.event, err = s.event(c); err != nil {
 		return nil, err

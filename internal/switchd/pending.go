@@ -16,8 +16,8 @@ const (
 	pendingTime = time.Second
 )
 
-// pendingConns are the connections that have not proven a secret yet, where there are some, or asked for a job: few of each
-// network, so that others have places too.
+// pendingConns are the connections that have not proven a secret yet, where there are some, or asked for a job: few of
+// each network, so that others have places too.
 type pendingConns struct {
 	limit int // of a network
 

@@ -59,7 +59,8 @@ func Start(c Config) (*Server, error) {
 		return nil, fmt.Errorf("switch: %w", err)
 	}
 	s := &Server{
-		cfg: c, ring: ring, pending: newPendingConns(c.Members), memory: newBudget(c.Memory, len(c.Secrets)), jobs: map[jobKey]*job{},
+		cfg: c, ring: ring, pending: newPendingConns(c.Members), memory: newBudget(c.Memory, len(c.Secrets)),
+		jobs:  map[jobKey]*job{},
 		conns: map[net.Conn]struct{}{}, empty: make(chan struct{}),
 		open: make(chan struct{}, c.Members+c.Members/4), // some are not admitted yet, or refused
 	}

@@ -24,35 +24,50 @@ func rank(number, second int) Rank {
 	return Rank{
 		Version: "0.1.0", Commit: "0123456789ab", PID: 100 + number, Run: "llama", At: time.Duration(second) * time.Second,
 		Live: group.Live{
-			Group: "abc", Info: group.Info{Rank: number, Size: 4, Fabric: "udp", Interface: "eth0", Allgather: "multicast", ReduceScatter: "switch", ReduceScatterReason: "the switch at 10.0.0.9:7470"},
+			Group: "abc", Info: group.Info{
+				Rank: number, Size: 4, Fabric: "udp", Interface: "eth0", Allgather: "multicast", ReduceScatter: "switch",
+				ReduceScatterReason: "the switch at 10.0.0.9:7470",
+			},
 			Counters: map[string]uint64{
 				"gather_ops": 200 * n, "gather_sent_bytes": n * 1e9, "gather_received_bytes": n * 2e9, "gather_busy_ns": n * 9e8,
 				"reduce_ops": 50 * n, "chunks_repaired": 3 * n, "reduce_resent": n, "warnings": 1,
 			},
-			GatherInFlight: 1, Times: []group.Times{{Kind: "allgather", Size: "1MiB", Sum: time.Duration(200*n) * time.Millisecond, Counts: counts}},
+			GatherInFlight: 1, Times: []group.Times{{
+				Kind: "allgather", Size: "1MiB", Sum: time.Duration(200*n) * time.Millisecond, Counts: counts,
+			}},
 		},
 	}
 }
 
 func TestBetween(t *testing.T) {
 	waits := rank(1, 12)
-	waits.Waiting = []group.Waiting{{Operation: "allgather of 8 bytes, number 7", Ranks: []int{0}, Why: "it has not begun there", For: 12 * time.Second}}
+	waits.Waiting = []group.Waiting{{
+		Operation: "allgather of 8 bytes, number 7", Ranks: []int{0}, Why: "it has not begun there", For: 12 * time.Second,
+	}}
 	too := rank(2, 12)
-	too.Waiting = []group.Waiting{{Operation: "allgather of 8 bytes, number 7", Ranks: []int{0}, Why: "a chunk has not come", For: 11 * time.Second}}
+	too.Waiting = []group.Waiting{{
+		Operation: "allgather of 8 bytes, number 7", Ranks: []int{0}, Why: "a chunk has not come", For: 11 * time.Second,
+	}}
 	all := Between([]Rank{rank(0, 10)}, []Rank{rank(0, 12), waits, too})
 	require.Equal(t, Activity{
-		Group: "abc", Rank: 0, Size: 4, PID: 100, Run: "llama", Fabric: "udp", Interface: "eth0", Allgather: "multicast", ReduceScatter: "switch",
-		ReduceScatterReason: "the switch at 10.0.0.9:7470", Gather: Lane{Ops: 200, MeanUS: 1000, OutGB: 1, InGB: 2, InFlight: 1},
-		Reduce: Lane{Ops: 50}, Repairs: 4, Warnings: 1, Waiting: []group.Waiting{},
+		Group: "abc", Rank: 0, Size: 4, PID: 100, Run: "llama", Fabric: "udp", Interface: "eth0", Allgather: "multicast",
+		ReduceScatter:       "switch",
+		ReduceScatterReason: "the switch at 10.0.0.9:7470",
+		Gather:              Lane{Ops: 200, MeanUS: 1000, OutGB: 1, InGB: 2, InFlight: 1},
+		Reduce:              Lane{Ops: 50}, Repairs: 4, Warnings: 1, Waiting: []group.Waiting{},
 	}, all[0])
 	require.Equal(t, Lane{InFlight: 1}, all[1].Gather, "it is new: nothing is known of what it does")
 	require.Equal(t, []string{
 		"group abc: 3 of 4 ranks are here, fabric udp on eth0, run llama",
 		"Allgather by multicast; Reduce-Scatter: switch (the switch at 10.0.0.9:7470)",
-		" rank      pid | gather/s   mean us out GB/s  in GB/s flying | reduce/s   mean us out GB/s  in GB/s flying | repairs/s fallbacks",
-		"    0      100 |      200      1000    1.000    2.000      1 |       50         0    0.000    0.000      0 |         4         0",
-		"    1      101 |        0         0    0.000    0.000      1 |        0         0    0.000    0.000      0 |         0         0",
-		"    2      102 |        0         0    0.000    0.000      1 |        0         0    0.000    0.000      0 |         0         0",
+		" rank      pid | gather/s   mean us out GB/s  in GB/s flying | reduce/s   mean us out GB/s  in GB/s flying | " +
+			"repairs/s fallbacks",
+		"    0      100 |      200      1000    1.000    2.000      1 |       50         0    0.000    0.000      0 |      " +
+			"   4         0",
+		"    1      101 |        0         0    0.000    0.000      1 |        0         0    0.000    0.000      0 |      " +
+			"   0         0",
+		"    2      102 |        0         0    0.000    0.000      1 |        0         0    0.000    0.000      0 |      " +
+			"   0         0",
 		"rank 0: 1 warning(s), in its log and in the notes of info()",
 		"rank 1: 1 warning(s), in its log and in the notes of info()",
 		"rank 2: 1 warning(s), in its log and in the notes of info()",

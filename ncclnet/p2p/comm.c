@@ -143,7 +143,8 @@ static int post(struct p2p_comm *c, int sending, void *data, size_t size, uint32
 	return P2P_OK;
 }
 
-int p2p_isend(struct p2p_comm *c, const void *data, size_t size, uint32_t key, int tag, void *parent, struct p2p_request **req)
+int p2p_isend(struct p2p_comm *c, const void *data, size_t size, uint32_t key, int tag, void *parent,
+	struct p2p_request **req)
 {
 	int rc = post(c, 1, (void *)data, size, key, req);
 	int i, idle;
@@ -174,7 +175,8 @@ int p2p_isend(struct p2p_comm *c, const void *data, size_t size, uint32_t key, i
 	return P2P_OK;
 }
 
-int p2p_irecv(struct p2p_comm *c, void *data, size_t size, uint32_t key, int tag, void *parent, struct p2p_request **req)
+int p2p_irecv(struct p2p_comm *c, void *data, size_t size, uint32_t key, int tag, void *parent,
+	struct p2p_request **req)
 {
 	int rc = post(c, 0, data, size, key, req);
 

@@ -164,14 +164,17 @@ int p2p_socket_release(struct lane *l); /* collects zero-copy completions; true 
 ssize_t p2p_socket_peek(struct lane *l, struct iovec *iov); /* as recv, where messages are small */
 void p2p_socket_acknowledge(struct lane *l, size_t size); /* of a message that was read */
 int p2p_socket_alive(struct p2p_comm *c);
-void p2p_socket_verdict(struct p2p_comm *c); /* says why to the peer: a sender, or either end where a device moves the bytes */
+/* says why to the peer: a sender, or either end where a device moves the bytes */
+void p2p_socket_verdict(struct p2p_comm *c);
 void p2p_socket_farewell(struct p2p_comm *c); /* tells a sender with a device how many messages have been received */
 int p2p_socket_error(struct lane *l); /* takes the error that a connection holds, and returns it; 0: none */
 int p2p_socket_reset(struct lane *l); /* ends a connection at once; false if that is up to its last descriptor */
 void p2p_socket_abort(struct lane *l); /* ends a connection that sends from the caller's memory */
 
 /* watch.c: a comm that sends over sockets is watched from p2p_open on. */
-#define P2P_UNANSWERED "nothing of what was sent is acknowledged for %u ms, in segments of up to %u bytes: the peer is gone, or they do not pass"
+#define P2P_UNANSWERED \
+	"nothing of what was sent is acknowledged for %u ms, in segments of up to %u bytes: " \
+	"the peer is gone, or they do not pass"
 /* The largest segments of a connection that the watch has given up, else 0. */
 static inline unsigned p2p_unanswered(const struct p2p_comm *c)
 {

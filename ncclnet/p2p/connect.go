@@ -104,8 +104,8 @@ func (a *attempt) drop() {
 // errGone is of a connection that had come about.
 var errGone = errors.New("the peer has closed the connection: its communicator was aborted or has failed")
 
-// awaitClaim waits until somebody asks for the connection, or its peer closes it. NCCL does not ask again for those of a
-// communicator that is aborted, on any rank: the sockets go with the first end that closes.
+// awaitClaim waits until somebody asks for the connection, or its peer closes it. NCCL does not ask again for those of
+// a communicator that is aborted, on any rank: the sockets go with the first end that closes.
 func (a *attempt) awaitClaim() {
 	if !closes(a.first) {
 		return
@@ -172,7 +172,9 @@ func poll(id uint64, state []byte) (unsafe.Pointer, error) {
 func (a *attempt) run() (unsafe.Pointer, error) {
 	ctx, cancel := owntime.WithTimeout(context.Background(), a.opts.patience(), errSlow)
 	defer cancel()
-	g := greeting{key: a.place.key, id: a.id, lanes: a.opts.Lanes, offer: a.opts.fabrics() & a.place.fabrics, seal: a.opts.sealPolicy}
+	g := greeting{
+		key: a.place.key, id: a.id, lanes: a.opts.Lanes, offer: a.opts.fabrics() & a.place.fabrics, seal: a.opts.sealPolicy,
+	}
 	if g.offer == 0 {
 		return nil, fmt.Errorf("this end allows %v, the peer %v", a.opts.fabrics(), a.place.fabrics)
 	}
@@ -212,7 +214,8 @@ func (a *attempt) run() (unsafe.Pointer, error) {
 		return nil, err
 	}
 	if ans.fabric&g.offer == 0 || ans.lanes > g.lanes {
-		return nil, fmt.Errorf("this end offers %v and %d lanes, the peer chose %v and %d", g.offer, g.lanes, ans.fabric, ans.lanes)
+		return nil,
+			fmt.Errorf("this end offers %v and %d lanes, the peer chose %v and %d", g.offer, g.lanes, ans.fabric, ans.lanes)
 	}
 	sealed, err := a.opts.sealed(ans.fabric, ans.seal)
 	if err != nil {
@@ -267,8 +270,8 @@ func (a *attempt) dial(ctx context.Context, g greeting) (*identity.Greeting, err
 	return greeted, nil
 }
 
-// connect opens a connection. Where sockets are bound to an interface, and the peer does not answer, it is tried as routes
-// lead.
+// connect opens a connection. Where sockets are bound to an interface, and the peer does not answer, it is tried as
+// routes lead.
 func (a *attempt) connect(ctx context.Context) (net.Conn, error) {
 	bound := a.bound()
 	for {

@@ -228,7 +228,8 @@ func TestStrangers(t *testing.T) {
 			silly := greeting{key: l.place.key, id: 2, lanes: 0, offer: tcp | shm}
 			lost := greeting{key: l.place.key, id: 3, lane: 2, lanes: 4, offer: tcp | shm} // without a lane 0
 			for _, a := range addrs {
-				for _, say := range [][]byte{nil, {0}, make([]byte, 1000), wrong.bytes(), silly.bytes(), lost.bytes(), lost.bytes(), lost.bytes()[:20]} {
+				for _, say := range [][]byte{nil, {0}, make([]byte, 1000), wrong.bytes(), silly.bytes(), lost.bytes(), lost.bytes(),
+					lost.bytes()[:20]} {
 					c, err := net.Dial(a[0], a[1])
 					if err != nil {
 						t.Fatal(err)

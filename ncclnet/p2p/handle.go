@@ -40,7 +40,8 @@ const (
 
 var (
 	errHandle = errors.New("p2p: the handle is garbled, or not one of this library")
-	errState  = errors.New("p2p: the connection that the handle stands for is not known: the handle is garbled, or nobody asked for 20 times MCAST_TIMEOUT")
+	errState  = errors.New("p2p: the connection that the handle stands for is not known: the handle is garbled, or " +
+		"nobody asked for 20 times MCAST_TIMEOUT")
 )
 
 // address is the content of a handle: the listener's address, and the key that it wants to get.
@@ -79,7 +80,8 @@ func parseHandle(h []byte) (address, error) {
 	if len(h) < HandleSize {
 		return address{}, fmt.Errorf("p2p: a handle has %d bytes, not %d", HandleSize, len(h))
 	}
-	if binary.LittleEndian.Uint32(h[atMagic:]) != magic || binary.LittleEndian.Uint32(h[atChecksum:]) != crc32.ChecksumIEEE(h[:atChecksum]) {
+	if binary.LittleEndian.Uint32(h[atMagic:]) != magic ||
+		binary.LittleEndian.Uint32(h[atChecksum:]) != crc32.ChecksumIEEE(h[:atChecksum]) {
 		return address{}, errHandle
 	}
 	if v := binary.LittleEndian.Uint16(h[atVersion:]); v != version {

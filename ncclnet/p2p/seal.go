@@ -15,8 +15,8 @@ type kernel struct {
 	seal func(c net.Conn, k ktls.Keys) error
 }
 
-// sealPolicy says in a greeting whether this end has its kernel seal the bytes that follow. The greeting itself is sealed,
-// so nobody on the path can change it.
+// sealPolicy says in a greeting whether this end has its kernel seal the bytes that follow. The greeting itself is
+// sealed, so nobody on the path can change it.
 type sealPolicy uint16
 
 const (
@@ -39,9 +39,11 @@ func (o *Options) checkSeal() error {
 	o.sealPolicy = own
 	switch {
 	case own&requires != 0 && o.Identity == nil:
-		return errors.New("p2p: MCAST_NET_TLS=require, and there is no secret to take keys from: set MCAST_SECRET on all ranks (mcast secret makes one)")
+		return errors.New("p2p: MCAST_NET_TLS=require, and there is no secret to take keys from: set MCAST_SECRET on all " +
+			"ranks (mcast secret makes one)")
 	case own&requires != 0 && o.Fabric == "verbs":
-		return errors.New("p2p: MCAST_NET_TLS=require and MCAST_NET_FABRIC=verbs: nothing seals what RDMA devices move; want MCAST_NET_FABRIC=tcp or auto, or MCAST_NET_TLS=auto, with which it goes in the clear")
+		return errors.New("p2p: MCAST_NET_TLS=require and MCAST_NET_FABRIC=verbs: nothing seals what RDMA devices move; " +
+			"want MCAST_NET_FABRIC=tcp or auto, or MCAST_NET_TLS=auto, with which it goes in the clear")
 	case o.Identity == nil || own&declines != 0:
 		return nil
 	case o.Fabric == "verbs":

@@ -127,12 +127,14 @@ static int larger(int a, int b)
 int p2p_socket_setup(struct p2p_comm *c)
 {
 	const int one = 1, bound = c->timeout > 0 ? (int)((c->timeout + 999) / 1000) : 30; /* the kernel counts in seconds */
-	const int idle = larger(bound / 3, 1), between = larger(bound / 9, 1), tries = larger((bound - idle + between - 1) / between, 2);
+	const int idle = larger(bound / 3, 1), between = larger(bound / 9, 1),
+		tries = larger((bound - idle + between - 1) / between, 2);
 	int i, fd;
 
 	for (i = 0; i < c->lanes; i++) {
 		fd = c->lane[i].fd;
-		/* A host that vanished while nothing was on its way is noticed after the timeout, or three seconds, and not sooner. */
+		/* A host that vanished while nothing was on its way is noticed after the timeout, or three seconds, and not sooner.
+		 * */
 		if (setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one)) < 0 ||
 		    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one)) < 0 ||
 		    setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof(idle)) < 0 ||
@@ -262,7 +264,8 @@ void p2p_socket_verdict(struct p2p_comm *c)
 
 void p2p_socket_farewell(struct p2p_comm *c)
 {
-	const struct header h = {.magic = htole16(VERDICT), .sequence = htole32(P2P_OK), .size = htole64(p2p_verbs_received(c))};
+	const struct header h = {.magic = htole16(VERDICT), .sequence = htole32(P2P_OK),
+		.size = htole64(p2p_verbs_received(c))};
 
 	(void)send(c->lane[0].fd, &h, sizeof(h), MSG_DONTWAIT | MSG_NOSIGNAL);
 }

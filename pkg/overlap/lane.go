@@ -88,7 +88,8 @@ const maxSleep = 100 * time.Millisecond
 // NewLane starts the agent of a worker.
 func NewLane(w Worker) *Lane {
 	l := &Lane{
-		worker: w, token: make(chan struct{}, 1), notified: make(chan struct{}, 1), start: time.Now(), closed: make(chan struct{}),
+		worker: w, token: make(chan struct{}, 1), notified: make(chan struct{}, 1), start: time.Now(),
+		closed: make(chan struct{}),
 	}
 	l.rester, _ = w.(Rester)
 	l.awake = l.notify

@@ -21,7 +21,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// mostInKnot is how many files of a package may need each other in a circle. A file is then a thing, and not a page of one.
+// mostInKnot is how many files of a package may need each other in a circle. A file is then a thing, and not a page of
+// one.
 const mostInKnot = 20
 
 // knots are the packages that are over it yet. These numbers only fall.
@@ -149,5 +150,6 @@ func largest(arrows map[string][]string) (most []string) {
 func TestLargest(t *testing.T) {
 	require.Empty(t, largest(nil))
 	require.Len(t, largest(map[string][]string{"a": {"b"}, "b": {"c"}}), 1)
-	require.Equal(t, []string{"b", "c", "d"}, largest(map[string][]string{"a": {"b"}, "b": {"c", "e"}, "c": {"d"}, "d": {"b"}, "e": {"f"}, "f": {"e"}}))
+	require.Equal(t, []string{"b", "c", "d"},
+		largest(map[string][]string{"a": {"b"}, "b": {"c", "e"}, "c": {"d"}, "d": {"b"}, "e": {"f"}, "f": {"e"}}))
 }

@@ -217,8 +217,8 @@ func (f *feed) blocked(now Time) {
 	}
 }
 
-// silence returns for how long polls have gone unanswered. Between two looks it counts a quarter of limit at most: a side
-// that stood still did not wait.
+// silence returns for how long polls have gone unanswered. Between two looks it counts a quarter of limit at most: a
+// side that stood still did not wait.
 func (f *feed) silence(now, limit Time) Time {
 	if !f.asked {
 		return 0

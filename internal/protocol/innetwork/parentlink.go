@@ -140,7 +140,9 @@ func (s *Stage) NextStatus(now Time) (wire.Slot, wire.SlotStatus, bool) {
 			return s.slots[s.index(p.have+uint32(i))].result
 		})
 	}
-	return wire.Slot{Kind: wire.Status, Stripe: uint8(s.cfg.Stripe), Member: uint16(p.number), Slot: p.have, Job: s.cfg.Job},
+	return wire.Slot{
+			Kind: wire.Status, Stripe: uint8(s.cfg.Stripe), Member: uint16(p.number), Slot: p.have, Job: s.cfg.Job,
+		},
 		wire.SlotStatus{Have: p.have, Next: p.next, Poll: poll, Heard: heard, Held: held}, true
 }
 

@@ -34,8 +34,8 @@ const (
 // so it must not keep others out for long.
 type Patience struct{ Silent, Greeting time.Duration }
 
-// PatienceFor returns the Patience of a listener with a secret, or without one, where a greeting in the clear may take so
-// long.
+// PatienceFor returns the Patience of a listener with a secret, or without one, where a greeting in the clear may take
+// so long.
 func PatienceFor(plain time.Duration, secret bool) Patience {
 	if secret {
 		return Patience{plain, proof}

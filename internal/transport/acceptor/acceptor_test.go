@@ -109,12 +109,13 @@ func TestSilentMakeRoomFirst(t *testing.T) {
 	begun, guests, ended := make(chan bool, 4*limit), make(chan net.Conn, limit), make(chan struct{})
 	go func() {
 		defer close(ended)
-		Serve(ln, Patience{Silent: PatienceFor(Plain, true).Silent, Greeting: time.Hour}, func(c net.Conn, proven func() bool) {
-			begun <- true
-			if _, err := io.ReadFull(c, make([]byte, 2)); err == nil && proven() {
-				guests <- c
-			}
-		})
+		Serve(ln, Patience{Silent: PatienceFor(Plain, true).Silent, Greeting: time.Hour},
+			func(c net.Conn, proven func() bool) {
+				begun <- true
+				if _, err := io.ReadFull(c, make([]byte, 2)); err == nil && proven() {
+					guests <- c
+				}
+			})
 	}()
 	t.Cleanup(func() {
 		require.NoError(t, ln.Close())

@@ -105,8 +105,9 @@ func (l link) best(preferred ...netip.Addr) (found []netip.Addr) {
 	return found
 }
 
-// Uplink returns the interface of the default route and its Addresses of a version, those first from which packets leave;
-// or, on a network without one, those of the only interface that is up and has any. It is nil if there is neither.
+// Uplink returns the interface of the default route and its Addresses of a version, those first from which packets
+// leave; or, on a network without one, those of the only interface that is up and has any. It is nil if there is
+// neither.
 func Uplink(v Version) (*net.Interface, []netip.Addr) {
 	routes := defaultRoutes(v)
 	all, _ := links(v, routes) // none is found then

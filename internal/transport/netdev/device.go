@@ -24,8 +24,10 @@ type Device struct {
 	MTU        int        // in bytes
 	SpeedMbps  int        // as the driver says, or GuessedSpeed
 	SpeedKnown bool       // the driver says it
-	PCIPath    string     // real path in sysfs of the PCI function, that of the interface below for a VLAN; "" if there is none, or several
-	GUID       uint64     // of host, interface name and MAC: the same in all processes of a host
+	// PCIPath: real path in sysfs of the PCI function, that of the interface below for a VLAN; "" if there is none, or
+	// several
+	PCIPath string
+	GUID    uint64 // of host, interface name and MAC: the same in all processes of a host
 }
 
 // Devices returns this host's devices, the one of the default route first and the others by index. If name is not
@@ -64,8 +66,8 @@ func thisHost(v Version) (host, error) {
 	return h, err
 }
 
-// links returns all interfaces, with their addresses of a version. The source address of a default route is an address of
-// the interface by which it leaves, too, whichever has it: routers lead it there.
+// links returns all interfaces, with their addresses of a version. The source address of a default route is an address
+// of the interface by which it leaves, too, whichever has it: routers lead it there.
 func links(v Version, routes []Route) (found []link, err error) {
 	all, err := net.Interfaces()
 	if err != nil {

@@ -150,7 +150,8 @@ func attach(path string) (_ *page, err error) {
 		return nil, errAgain
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFREG || st.Mode&0o077 != 0 || int(st.Uid) != os.Geteuid() {
-		return nil, fmt.Errorf("it is not a file of user %d alone (mode %o, of user %d): remove it", os.Geteuid(), st.Mode, st.Uid)
+		return nil,
+			fmt.Errorf("it is not a file of user %d alone (mode %o, of user %d): remove it", os.Geteuid(), st.Mode, st.Uid)
 	}
 	size := os.Getpagesize()
 	// Memory that is not there would show at the first touch, as SIGBUS.

@@ -105,7 +105,8 @@ func (s *sleeper) sleep(d time.Duration, reason uint32, p pollable) (calls uint6
 			break
 		}
 		t := unix.NsecToTimespec(left.Nanoseconds())
-		_, _, e := unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(s.word)), futexWait, uintptr(w), uintptr(unsafe.Pointer(&t)), 0, 0)
+		_, _, e := unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(s.word)), futexWait, uintptr(w),
+			uintptr(unsafe.Pointer(&t)), 0, 0)
 		calls++
 		if e != 0 && !errors.Is(e, unix.EAGAIN) && !errors.Is(e, unix.EINTR) && !errors.Is(e, unix.ETIMEDOUT) {
 			break

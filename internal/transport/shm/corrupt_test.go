@@ -19,9 +19,11 @@ func TestCorruptRing(t *testing.T) {
 		damage func(o *ownRing)
 		want   string
 	}{
-		{"head too far", func(o *ownRing) { o.head.Store(5) }, "it has published 5 chunks in a ring of 3 that is read up to 1"},
+		{"head too far", func(o *ownRing) { o.head.Store(5) },
+			"it has published 5 chunks in a ring of 3 that is read up to 1"},
 		{"head far away", func(o *ownRing) { o.head.Store(math.MaxUint64) }, "it has published 18446744073709551615 chunks"},
-		{"head behind", func(o *ownRing) { o.head.Store(0) }, "it has published 0 chunks in a ring of 3 that is read up to 1"},
+		{"head behind", func(o *ownRing) { o.head.Store(0) },
+			"it has published 0 chunks in a ring of 3 that is read up to 1"},
 		{"length", func(o *ownRing) {
 			binary.LittleEndian.PutUint32(o.slots.slot(1)[wire.DataSize:], 101)
 			o.head.Store(2)

@@ -79,7 +79,9 @@ func FuzzRegion(f *testing.F) {
 			case 1:
 				g.Poll(sink, 100)
 			case 2:
-				g.Multicast(&fabric.Run{Head: wire.Data{Collective: wire.Allgather, Seq: 1}, Shard: shard, Count: 1 + int(call>>4)%10})
+				g.Multicast(&fabric.Run{
+					Head: wire.Data{Collective: wire.Allgather, Seq: 1}, Shard: shard, Count: 1 + int(call>>4)%10,
+				})
 			case 3:
 				g.Control(peer, &wire.Control{Kind: wire.Done}, nil)
 			case 4:

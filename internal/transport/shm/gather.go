@@ -62,7 +62,10 @@ func newGather(w *Region) *Gather {
 	for r := range size {
 		g.bells[r] = newBell(w.mem, p.bells+r*2*line)
 		at := p.rings + r*l.ringBytes()
-		s := slots{mem: w.mem[p.slots+r*l.Slots*l.slotBytes():][:l.Slots*l.slotBytes()], chunk: l.Chunk, stride: l.slotBytes(), count: uint64(l.Slots)}
+		s := slots{
+			mem: w.mem[p.slots+r*l.Slots*l.slotBytes():][:l.Slots*l.slotBytes()], chunk: l.Chunk, stride: l.slotBytes(),
+			count: uint64(l.Slots),
+		}
 		if r != w.rank {
 			g.rings[r] = readRing{head: word64(w.mem, at), tail: word64(w.mem, at+(1+w.rank)*line), slots: s}
 			continue
@@ -207,7 +210,8 @@ func (g *Gather) pollRing(s fabric.Sink, rank, budget int) (n int) {
 	r, h := &g.rings[rank], &g.header
 	head := r.head.Load()
 	if head-r.at > r.slots.count {
-		g.fail(rank, fmt.Errorf("shm: it has published %d chunks in a ring of %d that is read up to %d", head, r.slots.count, r.at))
+		g.fail(rank,
+			fmt.Errorf("shm: it has published %d chunks in a ring of %d that is read up to %d", head, r.slots.count, r.at))
 		return 0
 	}
 	var bytes, dropped, calls uint64

@@ -86,7 +86,9 @@ func TestAllgather(t *testing.T) {
 func sender(w *Region, seq uint32, shard []byte, from int) int {
 	chunk := w.Layout().Chunk
 	return w.Gather().Multicast(&fabric.Run{
-		Head:  wire.Data{Collective: wire.Broadcast, Root: uint16(w.Rank()), Seq: seq, PSN: uint32(from), Bytes: uint32(len(shard))},
+		Head: wire.Data{
+			Collective: wire.Broadcast, Root: uint16(w.Rank()), Seq: seq, PSN: uint32(from), Bytes: uint32(len(shard)),
+		},
 		Count: chunks(len(shard), chunk) - from, Shard: shard,
 	})
 }
@@ -164,7 +166,8 @@ func TestControl(t *testing.T) {
 		for _, d := range topology.Distances(size) {
 			to := (from + d) % size
 			for i := range 3 {
-				require.True(t, w[from].Gather().Control(to, &wire.Control{Kind: wire.Ready, Seq: uint32(from*100 + to*10 + i)}, nil))
+				require.True(t,
+					w[from].Gather().Control(to, &wire.Control{Kind: wire.Ready, Seq: uint32(from*100 + to*10 + i)}, nil))
 			}
 		}
 		w[from].Gather().Flush()
@@ -220,7 +223,8 @@ func TestControlThatShmDoesNotCarry(t *testing.T) {
 	}
 	p.g.Poll(p, 1)
 	q.g.Poll(q, 1)
-	assert.EqualError(t, p.broken[1], "shm: repair with a payload for it: shared memory loses nothing and carries no repairs")
+	assert.EqualError(t, p.broken[1],
+		"shm: repair with a payload for it: shared memory loses nothing and carries no repairs")
 	assert.EqualError(t, q.broken[3], "shm: there is no mailbox for it, only for ranks a power of two away")
 	assert.Len(t, q.broken, 1)
 }

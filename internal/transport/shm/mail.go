@@ -85,7 +85,8 @@ func (b *inBox) get(m *wire.Control) (bool, error) {
 		return false, nil
 	}
 	if head-b.at > entries {
-		return false, fmt.Errorf("shm: it has put %d messages into a mailbox of %d that is read up to %d", head, entries, b.at)
+		return false,
+			fmt.Errorf("shm: it has put %d messages into a mailbox of %d that is read up to %d", head, entries, b.at)
 	}
 	if err := m.Get(b.entry(b.at)); err != nil {
 		return false, fmt.Errorf("shm: its message %d: %w", b.at, err)

@@ -19,7 +19,8 @@ type StallError struct {
 
 // Error says what does not arrive, and since when.
 func (e *StallError) Error() string {
-	return fmt.Sprintf("%s of %d bytes have not been acknowledged for %v", e.what(), e.Segment, e.For.Round(10*time.Millisecond))
+	return fmt.Sprintf("%s of %d bytes have not been acknowledged for %v", e.what(), e.Segment,
+		e.For.Round(10*time.Millisecond))
 }
 
 func (e *StallError) what() string {

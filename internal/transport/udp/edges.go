@@ -55,7 +55,9 @@ type counters struct {
 }
 
 // Begin prepares for the connections of a fabric. serve deals with what else Watch was told of, once it is ready.
-func (g *Edges) Begin(name string, o *Options, serve func(tag int, s fabric.Sink, budget int) (n int, more bool)) (err error) {
+func (g *Edges) Begin(
+	name string, o *Options, serve func(tag int, s fabric.Sink, budget int) (n int, more bool),
+) (err error) {
 	g.name, g.rank, g.size, g.chunk, g.stall, g.serve, g.seals = name, o.Rank, o.Size, o.Chunk, o.Stall, serve, o.Seals
 	g.byRank, g.repairs = make(map[int]*peer), make([]atomic.Uint64, o.Size)
 	g.poller, err = sys.NewPoller()
@@ -208,8 +210,9 @@ func (g *Edges) Stats() fabric.Stats {
 		Repairs:   repairs,
 		SentBytes: c.sentBytes.Load(), ControlBytes: c.controlBytes.Load(),
 		SentChunks: c.sentChunks.Load(), ReceivedChunks: c.receivedChunks.Load(), ReceivedBytes: c.receivedBytes.Load(),
-		Dropped: c.dropped.Load(), Misplaced: c.misplaced.Load(), Forged: c.forged.Load(), Syscalls: c.syscalls.Load() + g.poller.Syscalls.Load(),
-		Refused: c.refused.Load(), Unreachable: c.unreachable.Load(), TooLarge: c.tooLarge.Load(),
+		Dropped: c.dropped.Load(), Misplaced: c.misplaced.Load(), Forged: c.forged.Load(),
+		Syscalls: c.syscalls.Load() + g.poller.Syscalls.Load(),
+		Refused:  c.refused.Load(), Unreachable: c.unreachable.Load(), TooLarge: c.tooLarge.Load(),
 	}
 }
 

@@ -117,7 +117,8 @@ func (g *Gather) openSockets(o *Options) error {
 		if err != nil {
 			return err
 		}
-		g.senders = append(g.senders, sender{Sender: batch.Sender{FD: fd, Use: g.use, Headers: o.Family().Headers}, most: batch.Max})
+		g.senders = append(g.senders,
+			sender{Sender: batch.Sender{FD: fd, Use: g.use, Headers: o.Family().Headers}, most: batch.Max})
 		if err := g.poller.Watch(fd, g.senderTag(subgroup), 0); err != nil {
 			return err
 		}

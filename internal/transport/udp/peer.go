@@ -163,8 +163,9 @@ func (g *Edges) next(p *peer, s fabric.Sink) bool {
 		return false
 	}
 	if int(m.Root) >= g.size || m.Payload() > g.chunk {
-		g.lost(p, s, fmt.Errorf("%v message of root %d of %d with %d bytes of payload: want a root that there is, and at most %d bytes",
-			m.Kind, m.Root, g.size, m.Payload(), g.chunk))
+		g.lost(p, s,
+			fmt.Errorf("%v message of root %d of %d with %d bytes of payload: want a root that there is, and at most %d bytes",
+				m.Kind, m.Root, g.size, m.Payload(), g.chunk))
 		return false
 	}
 	size := wire.ControlSize + m.Payload()

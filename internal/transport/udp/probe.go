@@ -271,7 +271,8 @@ func (p *Prober) merge() {
 		least := p.bySub[0][rank]
 		for _, heard := range p.bySub[1:] {
 			next := heard[rank]
-			least.Multicast, least.Multicasts, least.Small = min(least.Multicast, next.Multicast), min(least.Multicasts, next.Multicasts), min(least.Small, next.Small)
+			least.Multicast, least.Multicasts, least.Small = min(least.Multicast, next.Multicast),
+				min(least.Multicasts, next.Multicasts), min(least.Small, next.Small)
 		}
 		h := &p.heard[rank]
 		h.Multicast, h.Multicasts, h.Small = least.Multicast, least.Multicasts, least.Small

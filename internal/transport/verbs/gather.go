@@ -50,8 +50,8 @@ const (
 	firstTag
 )
 
-// Open joins the group and takes over the control connections: it leaves o.Conns empty. After an error o.Conns has all of
-// them still, as udp.Open does. Subgroups share a queue.
+// Open joins the group and takes over the control connections: it leaves o.Conns empty. After an error o.Conns has all
+// of them still, as udp.Open does. Subgroups share a queue.
 func Open(o udp.Options) (_ *Gather, err error) {
 	if o.Chunk < udp.MinChunk {
 		return nil, fmt.Errorf("verbs: chunk of %d bytes: want %d at least", o.Chunk, udp.MinChunk)
@@ -61,7 +61,8 @@ func Open(o udp.Options) (_ *Gather, err error) {
 		receive = max(1, min(depth, o.Window/o.Chunk))
 	}
 	g := &Gather{
-		rank: o.Rank, size: o.Size, chunk: o.Chunk, job: o.Job, seals: o.Seals, before: o.Head(), sources: o.Sources, tclass: uint8(o.DSCP << 2),
+		rank: o.Rank, size: o.Size, chunk: o.Chunk, job: o.Job, seals: o.Seals, before: o.Head(), sources: o.Sources,
+		tclass: uint8(o.DSCP << 2),
 	}
 	g.introductionSink.g = g
 	if g.port, err = openPort(&o, bytesFor(&o), receive); err != nil {
@@ -96,7 +97,8 @@ func (g *Gather) connect(o *udp.Options) error {
 	return nil
 }
 
-// openReads prepares for repairs that are read. Where the device has no room for them, the group goes on without: all are pushed.
+// openReads prepares for repairs that are read. Where the device has no room for them, the group goes on without: all
+// are pushed.
 func (g *Gather) openReads(o *udp.Options) error {
 	if g.pulls.open(g.device, o) != nil {
 		return g.pulls.close()
@@ -248,7 +250,8 @@ func (g *Gather) receive(s fabric.Sink, budget int) (n int, more bool) {
 // operations, and the caller that waits for one may look at the counters at once.
 func (g *Gather) deliver(s fabric.Sink, datagram []byte, from netip.Addr) {
 	h := &g.head
-	if len(datagram) < g.before || len(datagram) > g.before+g.chunk || h.Get(datagram) != nil || h.Job != g.job || int(h.Root) >= g.size ||
+	if len(datagram) < g.before || len(datagram) > g.before+g.chunk || h.Get(datagram) != nil || h.Job != g.job ||
+		int(h.Root) >= g.size ||
 		int(h.Root) == g.rank || foreign(from, g.sources[h.Root]) {
 		g.CountDropped(1)
 		return

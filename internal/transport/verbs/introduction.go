@@ -48,7 +48,8 @@ func (p *peer) sendTCP(b []byte) {
 	}
 }
 
-// readIntroduction reads what the other rank says by TCP, and goes on as far as that allows. All is said once it is done, but for the end.
+// readIntroduction reads what the other rank says by TCP, and goes on as far as that allows. All is said once it is
+// done, but for the end.
 func (s *Streams) readIntroduction(p *peer) {
 	for p.err == nil {
 		room := p.intro.received[p.intro.have:]
@@ -86,7 +87,8 @@ func (s *Streams) proceed(p *peer, n int) error {
 			return fmt.Errorf("its ring has %d bytes: want %d", q.Bytes, s.ring)
 		}
 		i.ring, i.key = q.Ring, q.Key
-		if err := p.queue.Connect(ibverbs.Address{GID: q.GID, Number: q.Number, PSN: q.PSN, MTU: q.MTU, LID: uint32(q.LID)}, cmp.Or(s.stall, time.Hour), s.tclass); err != nil {
+		if err := p.queue.Connect(ibverbs.Address{GID: q.GID, Number: q.Number, PSN: q.PSN, MTU: q.MTU, LID: uint32(q.LID)},
+			cmp.Or(s.stall, time.Hour), s.tclass); err != nil {
 			return err
 		}
 		p.sendTCP([]byte{wire.Connected})

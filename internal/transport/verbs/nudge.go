@@ -54,7 +54,8 @@ func (s *Streams) untilNudge(d time.Duration, now time.Time) time.Duration {
 func (s *Streams) nudge(now time.Time) {
 	for _, p := range s.peers {
 		t := &p.tail
-		if p.over() || !t.watched || t.done != p.to.done || t.nudges == nudges || now.Before(t.due) || p.to.posted == p.to.done {
+		if p.over() || !t.watched || t.done != p.to.done || t.nudges == nudges || now.Before(t.due) ||
+			p.to.posted == p.to.done {
 			continue
 		}
 		t.nudges++

@@ -16,7 +16,8 @@ const (
 	reads = 4
 	// readChunks is how many chunks of each.
 	readChunks = 4
-	// giveUp is about how long a device tries to read. After that, neighbours push: whether the other one is dead others say.
+	// giveUp is about how long a device tries to read. After that, neighbours push: whether the other one is dead others
+	// say.
 	giveUp = 500 * time.Millisecond
 )
 
@@ -56,10 +57,14 @@ func (p *pulls) open(d *ibverbs.Device, o *udp.Options) (err error) {
 	if p.slots, err = d.Map(reads*readChunks*o.Chunk, ibverbs.Local); err != nil {
 		return err
 	}
-	if p.reader, err = d.NewConnection(ibverbs.ConnectionOptions{Sends: p.completions, Receives: p.completions, Send: reads, Receive: 1}); err != nil {
+	if p.reader, err = d.NewConnection(ibverbs.ConnectionOptions{
+		Sends: p.completions, Receives: p.completions, Send: reads, Receive: 1,
+	}); err != nil {
 		return err
 	}
-	p.source, err = d.NewConnection(ibverbs.ConnectionOptions{Sends: p.completions, Receives: p.completions, Send: 1, Receive: 1})
+	p.source, err = d.NewConnection(ibverbs.ConnectionOptions{
+		Sends: p.completions, Receives: p.completions, Send: 1, Receive: 1,
+	})
 	return err
 }
 
@@ -211,8 +216,8 @@ func (s *introductionSink) Control(from int, m *wire.Control) {
 	}
 }
 
-// introduce tells both neighbours of this rank's ends. On InfiniBand it does not, and they push: an introduction has no room
-// for the LID that an RC queue pair needs there.
+// introduce tells both neighbours of this rank's ends. On InfiniBand it does not, and they push: an introduction has no
+// room for the LID that an RC queue pair needs there.
 func (g *Gather) introduce() {
 	if g.traits.Reads == 0 || g.device.InfiniBand() {
 		return

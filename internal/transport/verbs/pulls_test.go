@@ -24,10 +24,12 @@ func (s *failures) ReadEnded(_ *wire.Read, well bool) {
 	}
 }
 
-// TestIntroductionsThatLeadNowhere: one of a stranger, one that no queue pair can follow and one that comes again end nothing; who
-// cannot read is pushed to.
+// TestIntroductionsThatLeadNowhere: one of a stranger, one that no queue pair can follow and one that comes again end
+// nothing; who cannot read is pushed to.
 func TestIntroductionsThatLeadNowhere(t *testing.T) {
-	g := &Gather{sources: make([]netip.Addr, 3), pulls: pulls{left: 0, right: 2, reader: &ibverbs.Connection{}, readable: true}}
+	g := &Gather{
+		sources: make([]netip.Addr, 3), pulls: pulls{left: 0, right: 2, reader: &ibverbs.Connection{}, readable: true},
+	}
 	require.NoError(t, g.Begin("verbs", &udp.Options{Rank: 1, Size: 3}, nil))
 	defer g.End()
 	for i := range g.sources {

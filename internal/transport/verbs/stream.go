@@ -9,8 +9,9 @@ import "fmt"
 const (
 	messageSize = 32 << 10 // bytes of a message at most: the receiver sums the first ones while the others come
 	messages    = 32       // with bytes, that the receiver has not acknowledged yet
-	ackMessages = 8        // messages without bytes that may be on their way: acks come after a quarter of messages or of the ring
-	nudges      = 5        // see nudge.go
+	// messages without bytes that may be on their way: acks come after a quarter of messages or of the ring
+	ackMessages = 8
+	nudges      = 5 // see nudge.go
 	maxInFlight = messages + ackMessages + nudges
 	// Buffers are given back ackMessages at a time, so these are always there for what may come.
 	buffers = messages + 2*ackMessages
@@ -33,7 +34,8 @@ type outbound struct {
 	ends      [maxInFlight]uint64
 }
 
-// next returns where in both rings the next message of up to n bytes goes, and how many it takes now; 0: there is no room.
+// next returns where in both rings the next message of up to n bytes goes, and how many it takes now; 0: there is no
+// room.
 func (o *outbound) next(n int) (at, size int) {
 	if o.messages-o.received >= messages || o.posted-o.done >= maxInFlight-ackMessages-nudges {
 		return 0, 0
@@ -67,7 +69,8 @@ func (o *outbound) ack(ack uint32) error {
 	taken := o.taken + unit*uint64(uint16(ack)-uint16(o.taken/unit))
 	received := o.received + uint64(uint16(ack>>16)-uint16(o.received))
 	if taken > o.sent || received > o.messages {
-		return fmt.Errorf("says that it has consumed %d bytes and received %d messages, of %d and %d sent", taken, received, o.sent, o.messages)
+		return fmt.Errorf("says that it has consumed %d bytes and received %d messages, of %d and %d sent", taken, received,
+			o.sent, o.messages)
 	}
 	o.taken, o.received = taken, received
 	return nil
@@ -97,7 +100,8 @@ func (i *inbound) arrive(n uint32) error {
 	return nil
 }
 
-// piece returns where in the ring the bytes that have arrived and are not consumed begin, and how many lie in one piece.
+// piece returns where in the ring the bytes that have arrived and are not consumed begin, and how many lie in one
+// piece.
 func (i *inbound) piece() (at, n int) {
 	start := i.consumed % i.ring
 	return int(start), int(min(i.arrived-i.consumed, i.ring-start))

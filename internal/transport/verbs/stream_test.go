@@ -27,7 +27,10 @@ type message struct {
 }
 
 func newLine(t *testing.T, ring int) *line {
-	return &line{t: t, out: outbound{ring: uint64(ring)}, in: inbound{ring: uint64(ring)}, buffers: buffers, own: make([]byte, ring), far: make([]byte, ring)}
+	return &line{
+		t: t, out: outbound{ring: uint64(ring)}, in: inbound{ring: uint64(ring)}, buffers: buffers, own: make([]byte, ring),
+		far: make([]byte, ring),
+	}
 }
 
 // content is byte i of every stream.

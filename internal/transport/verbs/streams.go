@@ -23,14 +23,15 @@ type StreamsOptions struct {
 	Interface  *net.Interface
 	Address    netip.Addr       // of this rank, on it
 	Conns      map[int]net.Conn // to every other rank, of TCP; see OpenStreams
-	// Stall is how long bytes may go unacknowledged before Err is a *sys.StallError; 0: for ever. Devices try for as long at
-	// least, or for an hour.
+	// Stall is how long bytes may go unacknowledged before Err is a *sys.StallError; 0: for ever. Devices try for as long
+	// at least, or for an hour.
 	Stall time.Duration
 	DSCP  int // of sent packets
 }
 
-// Streams carry the bytes of a direct Reduce-Scatter: one rank's end, with an RC queue pair for each other rank. It implements
-// fabric.Streams. The TCP connections say where to write to (wire.QueuePair), and afterwards that a rank lives.
+// Streams carry the bytes of a direct Reduce-Scatter: one rank's end, with an RC queue pair for each other rank. It
+// implements fabric.Streams. The TCP connections say where to write to (wire.QueuePair), and afterwards that a rank
+// lives.
 type Streams struct {
 	device          *ibverbs.Device
 	sends, receives *ibverbs.Completions
@@ -98,8 +99,8 @@ func ringFor(size int) int {
 // ringsFor returns what all rings of a rank take.
 func ringsFor(size int) int { return 2 * max(1, size-1) * ringFor(size) }
 
-// OpenStreams takes over the connections: it leaves o.Conns empty. After an error o.Conns has all of them still, some as
-// sys.Taken, to open again with or to close. A stream takes bytes once the other rank has opened its end, too.
+// OpenStreams takes over the connections: it leaves o.Conns empty. After an error o.Conns has all of them still, some
+// as sys.Taken, to open again with or to close. A stream takes bytes once the other rank has opened its end, too.
 func OpenStreams(o StreamsOptions) (*Streams, error) {
 	if o.Size < 1 || o.Rank < 0 || o.Rank >= o.Size {
 		return nil, fmt.Errorf("verbs: rank %d of %d: want a rank from 0 to one below the size", o.Rank, o.Size)
@@ -160,7 +161,9 @@ func (s *Streams) open(o *StreamsOptions) (err error) {
 
 // openPeer opens this rank's end of a stream, with rings at a place of the regions.
 func (s *Streams) openPeer(conns map[int]net.Conn, rank, at int) error {
-	queue, err := s.device.NewConnection(ibverbs.ConnectionOptions{Sends: s.sends, Receives: s.receives, Send: maxInFlight, Receive: buffers})
+	queue, err := s.device.NewConnection(ibverbs.ConnectionOptions{
+		Sends: s.sends, Receives: s.receives, Send: maxInFlight, Receive: buffers,
+	})
 	if err != nil {
 		return err
 	}
@@ -214,7 +217,8 @@ func (s *Streams) Send(to int, b []byte) (sent int) {
 func (s *Streams) message(p *peer, at, n int) ibverbs.Transfer {
 	return ibverbs.Transfer{
 		ID: uint64(p.rank), Verb: ibverbs.WriteImmediate, Immediate: p.from.takeAck(), Bytes: uint32(n),
-		Local: s.out.Address(p.intro.at + at), LocalKey: s.out.Key(), Remote: p.intro.ring + uint64(at), RemoteKey: p.intro.key,
+		Local: s.out.Address(p.intro.at + at), LocalKey: s.out.Key(), Remote: p.intro.ring + uint64(at),
+		RemoteKey: p.intro.key,
 	}
 }
 
@@ -276,7 +280,8 @@ func (s *Streams) Err(rank int) error {
 	return nil
 }
 
-// miss is called when a stream has nothing to do. After as many misses as there are streams, it looks at all of them at once.
+// miss is called when a stream has nothing to do. After as many misses as there are streams, it looks at all of them at
+// once.
 func (s *Streams) miss() {
 	if s.misses++; s.misses < len(s.byRank) {
 		return

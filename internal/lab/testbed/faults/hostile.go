@@ -313,7 +313,8 @@ func unreachable(from place, count int) func(*Scene) error {
 				const portUnreachable = 3
 				b := append([]byte{3, portUnreachable, 0, 0, 0, 0, 0, 0}, p[:p.header()+8]...)
 				binary.BigEndian.PutUint16(b[2:], checksum(b))
-				if err := unix.Sendto(fd, b, 0, &unix.SockaddrInet4{Addr: [4]byte(p[12:16])}); err != nil && !errors.Is(err, unix.ENOBUFS) {
+				if err := unix.Sendto(fd, b, 0, &unix.SockaddrInet4{Addr: [4]byte(p[12:16])}); err != nil &&
+					!errors.Is(err, unix.ENOBUFS) {
 					return err
 				}
 				time.Sleep(time.Millisecond)
