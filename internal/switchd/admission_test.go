@@ -154,7 +154,7 @@ func TestAJobThatIsNeverComplete(t *testing.T) {
 // TestManyRanksThatAreNeverComplete are told so in a text that fits a frame.
 func TestManyRanksThatAreNeverComplete(t *testing.T) {
 	s := start(t, Config{Workers: 1})
-	child, err := dial(t, s, session.Hello{Job: 1, Ranks: session.MaxRanks, Child: true})
+	child, err := dial(t, s, session.Hello{Job: 1, Ranks: collective.MaxRanks, Child: true})
 	require.NoError(t, err)
 	ranks := make([]int, 10_000)
 	for half := range 2 {

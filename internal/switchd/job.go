@@ -105,7 +105,7 @@ func (j *job) reserve(p *session.Peer, ranks, inGroup []int) error {
 	}
 	seen := make(map[int]bool, len(ranks))
 	for i, r := range ranks {
-		if r < 0 || r >= j.ranks || seen[r] || inGroup[i] < 0 || inGroup[i] >= session.MaxRanks {
+		if r < 0 || r >= j.ranks || seen[r] || inGroup[i] < 0 || inGroup[i] >= collective.MaxRanks {
 			return refuse(mismatched,
 				"place %d of %d for rank %d of the group: it is no place, or is there twice, or that is no rank", r, j.ranks,
 				inGroup[i])

@@ -118,7 +118,7 @@ func TestContributionsInTheBackground(t *testing.T) {
 		require.NoError(t, err)
 		return len(m.heads) == 6
 	})
-	u.account(false, true, 1024, true) // as where there is no room
+	u.account(contributed{first: true, bytes: 1024, full: true}) // as where there is no room
 	require.Zero(t, link.Claimed(fabric.Behind))
 	require.Zero(t, link.Claimed(fabric.BehindTogether))
 	require.Equal(t, 10_000, link.Ahead(0), "contributions are not counted")

@@ -11,7 +11,10 @@ import (
 
 // p2p is a row that a test of the plugin's connections holds.
 func p2p(id string, family Family, fault string, ends Ending, then string, bound Bound, test string) Row {
-	return held(Net, id, family, fault, ends, then, bound, goTest("ncclnet/p2p", test))
+	return Row{
+		ID: "net/" + id, Over: Net, Family: family, Fault: fault, Then: then, Ends: ends, Bound: bound,
+		Test: goTest("ncclnet/p2p", test),
+	}
 }
 
 // Rows about NCCL's point-to-point messages: four ranks pass messages round by the plugin's
