@@ -33,10 +33,9 @@ func TestContextsEndWaits(t *testing.T) {
 		w, err := g.StartBarrier()
 		require.NoError(t, err)
 		for _, parent := range []func() (context.Context, context.CancelFunc){
-			// it is cancelled before
 			func() (context.Context, context.CancelFunc) {
-				return context.WithTimeout(t.Context(), time.Hour)
-			}, //nolint:forbidigo
+				return context.WithTimeout(t.Context(), time.Hour) //nolint:forbidigo // it is cancelled before
+			},
 			func() (context.Context, context.CancelFunc) { return context.WithCancel(t.Context()) },
 		} {
 			for _, wait := range []func(context.Context) error{w.Wait, g.Barrier} {

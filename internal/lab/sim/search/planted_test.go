@@ -55,9 +55,8 @@ func TestPlantedBugs(t *testing.T) {
 						start := time.Now()
 						found, seeds, out := soak(t, program, flag, "-seeds", strconv.Itoa(atMost))
 						require.True(t, found, "not caught by %d seeds: %s", atMost, out)
-						// for who reads it
-						t.Logf("caught by seed %d in %v: %s", seeds, time.Since(start).Round(time.Millisecond),
-							violation(out)) //nolint:forbidigo
+						took := time.Since(start).Round(time.Millisecond) //nolint:forbidigo // for who reads it
+						t.Logf("caught by seed %d in %v: %s", seeds, took, violation(out))
 						for n := most.Load(); n < seeds && !most.CompareAndSwap(n, seeds); n = most.Load() {
 						}
 					})
