@@ -308,11 +308,11 @@ func (b *builder) done() (*Trace, error) {
 // world returns the number of ranks of the job, or of the largest group in the traces; 0: not known.
 func (b *builder) world(flights []flight) int {
 	if b.job.World > 0 {
-		return min(b.job.World, maxRanks)
+		return min(b.job.World, maxTraceRanks)
 	}
 	world := 0
 	for _, g := range b.job.Groups {
-		world = max(world, min(g.Size, maxRanks))
+		world = max(world, min(g.Size, maxTraceRanks))
 	}
 	for i := range flights {
 		world = max(world, flights[i].size)

@@ -84,7 +84,8 @@ func (b *builder) match() {
 				f.in = p.in
 			}
 			if f.kind == Allgather || f.kind == ReduceScatter {
-				if small, large := min(f.in, f.out), max(f.in, f.out); small > 0 && large%small == 0 && large/small <= maxRanks {
+				if small, large := min(f.in, f.out), max(f.in, f.out); small > 0 && large%small == 0 &&
+					large/small <= maxTraceRanks {
 					f.size = int(large / small)
 				}
 			}

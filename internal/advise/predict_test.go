@@ -175,14 +175,14 @@ func TestFasterLinkTold(t *testing.T) {
 // TestGroupsBesideEachOther: of 2 hosts of 4 ranks, groups of one rank a host are four that share a link (HSDP).
 func TestGroupsBesideEachOther(t *testing.T) {
 	c := &Collective{Kind: Allgather, Bytes: 8 << 20, Size: 2, Ranks: []int{1, 5}}
-	require.Equal(t, place{2, 1, 4}, c.placed(4))
+	require.Equal(t, layout{2, 1, 4}, c.placed(4))
 	require.Equal(t, loads{4 * 4 << 20, 4 * 4 << 20}, c.crosses(crossing.Nodes, 4))
 	c.Ranks = []int{4, 5}
-	require.Equal(t, place{1, 2, 2}, c.placed(4))
+	require.Equal(t, layout{1, 2, 2}, c.placed(4))
 	require.Zero(t, c.crosses(crossing.Ring, 4), "it stays on its host")
 	c.Ranks = nil
-	require.Equal(t, place{1, 2, 2}, c.placed(4), "ranks of a host come one after another")
-	require.Equal(t, place{2, 1, 1}, c.placed(1))
+	require.Equal(t, layout{1, 2, 2}, c.placed(4), "ranks of a host come one after another")
+	require.Equal(t, layout{2, 1, 1}, c.placed(1))
 }
 
 // TestSmallMessagesGainNothingForSure: the wait for a small message is not a wait for bytes.

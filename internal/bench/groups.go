@@ -52,7 +52,7 @@ type Census struct {
 
 // groupsRun measures many groups of the same ranks in a process.
 type groupsRun struct {
-	place
+	participant
 	bench  *bench
 	groups []*group.Group
 	joins  []float64 // ms, of the slowest rank
@@ -65,7 +65,9 @@ func (b *bench) runGroups(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	r := &groupsRun{place: place{first, b.rank, b.ranks}, bench: b, groups: []*group.Group{first.(lanes).Group}}
+	r := &groupsRun{
+		participant: participant{first, b.rank, b.ranks}, bench: b, groups: []*group.Group{first.(lanes).Group},
+	}
 	defer func() {
 		for _, g := range slices.Backward(r.groups) {
 			err = errors.Join(err, g.Close())
@@ -175,7 +177,7 @@ func (r *groupsRun) touch(g *group.Group) error {
 // small returns the median time of small Allgathers on the slowest rank, in microseconds. Before each
 // all ranks rest, if asked, and then meet in the first group.
 func (r *groupsRun) small(g *group.Group, iters int, rest time.Duration) (float64, error) {
-	load := gatherOf(place{lanes{g}, r.rank, r.ranks}, smallBytes, false)
+	load := gatherOf(participant{lanes{g}, r.rank, r.ranks}, smallBytes, false)
 	var times []uint64
 	for i := range iters {
 		load.fill(i)
@@ -206,7 +208,7 @@ func (r *groupsRun) beside(g *group.Group) (took float64, err error) {
 	var moved sync.WaitGroup
 	var failed error
 	moved.Go(func() { failed = first.move(over) })
-	load := gatherOf(place{lanes{g}, r.rank, r.ranks}, smallBytes, false)
+	load := gatherOf(participant{lanes{g}, r.rank, r.ranks}, smallBytes, false)
 	times := make([]uint64, smallIters)
 	for i := range times {
 		start := time.Now()
@@ -320,7 +322,7 @@ func (r *groupsRun) idle(c *Census) error {
 }
 
 func (r *groupsRun) exchange(own []uint64) ([][]uint64, error) {
-	return (&meter{place: r.place, bench: r.bench}).exchange(own)
+	return (&meter{participant: r.participant, bench: r.bench}).exchange(own)
 }
 
 // worst returns the largest of a number of all ranks.

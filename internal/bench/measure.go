@@ -35,7 +35,7 @@ func (b *bench) runRank(ctx context.Context) (err error) {
 		}
 		defer func() { err = errors.Join(err, end()) }()
 	}
-	m := &meter{place: place{g, b.rank, b.ranks}, bench: b}
+	m := &meter{participant: participant{g, b.rank, b.ranks}, bench: b}
 	out := newReport(os.Stdout, b)
 	var wrong uint64
 	for _, n := range b.sizes {
@@ -81,7 +81,7 @@ func (b *bench) asAsked(info group.Info) error {
 // meter times loads. Every rank does the same steps with the same numbers, or
 // their iterations would not match.
 type meter struct {
-	place
+	participant
 	bench *bench
 	iter  int // counts all iterations, so stale bytes show
 }
@@ -91,15 +91,15 @@ func (m *meter) size(n int) ([]Result, error) {
 	b := m.bench
 	switch b.collective {
 	case "allgather":
-		return m.all(n, namedLoad{"allgather", b.windows.gather(gatherOf(m.place, n, b.inPlace))})
+		return m.all(n, namedLoad{"allgather", b.windows.gather(gatherOf(m.participant, n, b.inPlace))})
 	case "broadcast":
-		return m.all(n, namedLoad{"broadcast", broadcastOf(m.place, n, b.root)})
+		return m.all(n, namedLoad{"broadcast", broadcastOf(m.participant, n, b.root)})
 	case "reducescatter":
-		return m.all(n, namedLoad{"reducescatter", b.windows.scatter(scatterOf(m.place, n, b))})
+		return m.all(n, namedLoad{"reducescatter", b.windows.scatter(scatterOf(m.participant, n, b))})
 	case "allreduce":
-		return m.all(n, namedLoad{"allreduce", allreduceOf(m.place, n, b)})
+		return m.all(n, namedLoad{"allreduce", allreduceOf(m.participant, n, b)})
 	}
-	gather, scatter := gatherOf(m.place, n, b.inPlace), scatterOf(m.place, n, b)
+	gather, scatter := gatherOf(m.participant, n, b.inPlace), scatterOf(m.participant, n, b)
 	results, err := m.all(n, namedLoad{"allgather", gather}, namedLoad{"reducescatter", scatter},
 		namedLoad{"overlap", both{gather, scatter}})
 	if err == nil {

@@ -93,7 +93,7 @@ func TestWrongOfAny(t *testing.T) {
 }
 
 func TestLoadsNoticeCorruption(t *testing.T) {
-	p := place{rank: 1, ranks: 3}
+	p := participant{rank: 1, ranks: 3}
 	for _, inPlace := range []bool{false, true} {
 		a := gatherOf(p, 1000, inPlace)
 		a.fill(7)
@@ -111,7 +111,7 @@ func TestLoadsNoticeCorruption(t *testing.T) {
 		b := &bench{dtype: reduce.F32, op: reduce.Sum, inPlace: inPlace}
 		sources := make([][]byte, 3)
 		for r := range sources {
-			s := scatterOf(place{rank: r, ranks: 3}, 1000, b)
+			s := scatterOf(participant{rank: r, ranks: 3}, 1000, b)
 			s.fill(7)
 			sources[r] = slices.Clone(s.send[1000:2000])
 		}

@@ -19,7 +19,7 @@ func TestBetween(t *testing.T) {
 		counts := make([]uint64, 25)
 		counts[16], counts[18] = 9*n/5, n/5
 		return watch.Rank{PID: 7, At: second * time.Second, Host: "node3",
-			Place: &hoststat.Host{Throttled: second, InBytes: n, Links: []hoststat.Link{{Name: "eth0", Mbps: 100}}},
+			Place: &hoststat.Host{Throttled: second, InBytes: n, Links: []hoststat.Interface{{Name: "eth0", Mbps: 100}}},
 			Live: group.Live{
 				Group: "abc", Info: group.Info{Rank: rank, Size: 4, Interface: "eth0"},
 				Counters: map[string]uint64{"gather_ops": 50 * n},

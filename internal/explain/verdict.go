@@ -170,7 +170,7 @@ func (j *Job) deadLinks() (ranks []int) {
 	for i := range j.Accounts {
 		a := &j.Accounts[i]
 		counted := a.Fabric == "udp" &&
-			slices.ContainsFunc(a.Place.Links, func(l hoststat.Link) bool { return l.Name == a.Interface })
+			slices.ContainsFunc(a.Place.Links, func(l hoststat.Interface) bool { return l.Name == a.Interface })
 		if p := &a.Place; counted && (p.InBytes == 0 || p.OutBytes == 0) {
 			ranks = append(ranks, a.Rank)
 		}

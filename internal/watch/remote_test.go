@@ -121,7 +121,7 @@ func TestFetchWithSecret(t *testing.T) {
 func TestRanksOfAHostAreFetched(t *testing.T) {
 	r := rank(1, 10)
 	r.Here = true // which is so there, and not here
-	r.Place = &hoststat.Host{Throttled: time.Second, Links: []hoststat.Link{{Name: "eth0", Mbps: 100}}}
+	r.Place = &hoststat.Host{Throttled: time.Second, Links: []hoststat.Interface{{Name: "eth0", Mbps: 100}}}
 	server := httptest.NewServer(Serve(func() ([]Rank, []error) {
 		return []Rank{r}, []error{errors.New("a process is stopped")}
 	}))

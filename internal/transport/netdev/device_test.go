@@ -91,8 +91,8 @@ func rack(t *testing.T) host {
 	return h
 }
 
-func interfaceOf(index int, name string, flags net.Flags, addrs string) link {
-	l := link{
+func interfaceOf(index int, name string, flags net.Flags, addrs string) iface {
+	l := iface{
 		Interface: net.Interface{
 			Name: name, Index: index, MTU: 1500, Flags: flags, HardwareAddr: net.HardwareAddr{2, 0, 0, 0, 0, 1},
 		},

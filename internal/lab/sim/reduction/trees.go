@@ -6,8 +6,8 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/lab/sim/fattree"
 )
 
-// place is a switch's in an aggregation tree.
-type place struct {
+// position is a switch's in an aggregation tree.
+type position struct {
 	parent   int   // a node; -1: it is the root
 	number   int   // the member number of this switch at its parent
 	children []int // nodes, by member number
@@ -16,18 +16,18 @@ type place struct {
 
 // plan is an aggregation tree: its switches and what each of them is told.
 type plan struct {
-	at     map[int]*place // by node
-	order  []int          // of nodes, as ranks find them
-	leaf   []int          // by rank, a node
-	port   []int          // by rank, the one to the leaf
-	number []int          // by rank, the member number at the leaf
+	at     map[int]*position // by node
+	order  []int             // of nodes, as ranks find them
+	leaf   []int             // by rank, a node
+	port   []int             // by rank, the one to the leaf
+	number []int             // by rank, the member number at the leaf
 }
 
 // newPlan lays an aggregation tree along a multicast tree. In rank order, a host takes its number
 // at its leaf, and a switch at its parent with its lowest rank. Leaves are alike in all plans of
 // the same ranks; before, if not nil, is one to share them with.
 func newPlan(t *fattree.Tree, tree, ranks int, before *plan) (*plan, error) {
-	p := &plan{at: map[int]*place{}, leaf: make([]int, ranks), port: make([]int, ranks), number: make([]int, ranks)}
+	p := &plan{at: map[int]*position{}, leaf: make([]int, ranks), port: make([]int, ranks), number: make([]int, ranks)}
 	for r := range ranks {
 		ports := t.Group(tree, r)
 		if len(ports) != 1 {
@@ -55,12 +55,12 @@ func newPlan(t *fattree.Tree, tree, ranks int, before *plan) (*plan, error) {
 	return p, nil
 }
 
-// enter returns a switch's place, a new one unless it is known.
-func (p *plan) enter(t *fattree.Tree, tree, node, ranks int) (at *place, known bool) {
+// enter returns a switch's position, a new one unless it is known.
+func (p *plan) enter(t *fattree.Tree, tree, node, ranks int) (at *position, known bool) {
 	if at = p.at[node]; at != nil {
 		return at, true
 	}
-	at = &place{parent: t.Parent(tree, node), owner: make([]int, ranks)}
+	at = &position{parent: t.Parent(tree, node), owner: make([]int, ranks)}
 	for r := range at.owner {
 		at.owner[r] = -1
 	}
@@ -70,7 +70,7 @@ func (p *plan) enter(t *fattree.Tree, tree, node, ranks int) (at *place, known b
 }
 
 // adopt takes a child and returns its member number.
-func (at *place) adopt(child int) int {
+func (at *position) adopt(child int) int {
 	at.children = append(at.children, child)
 	return len(at.children) - 1
 }

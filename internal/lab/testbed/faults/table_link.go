@@ -50,9 +50,9 @@ var linkRows = slices.Concat(
 	across(func(Over) Row {
 		return Row{ID: "/all-links-blink", Family: Link, Fault: "all links are down for 0.3 s (a switch restarts)",
 			Then: "no operation fails", Ends: Succeeds, Bound: Timeout,
-			job: job{during: then(everywhere(func(p place) func(*Scene) error { return link(p, false) }),
+			job: job{during: then(everywhere(func(p target) func(*Scene) error { return link(p, false) }),
 				lasts(300*time.Millisecond),
-				everywhere(func(p place) func(*Scene) error { return link(p, true) }))}}
+				everywhere(func(p target) func(*Scene) error { return link(p, true) }))}}
 	}, UDP, Switch),
 	across(func(Over) Row {
 		return Row{ID: "/link-slows", Family: Link, Fault: "the link of host 1 negotiates a twentieth of its rate",
@@ -62,7 +62,7 @@ var linkRows = slices.Concat(
 	across(func(over Over) Row {
 		return Row{ID: "/loses-1-percent", Family: Link, Fault: "all links lose 1 % of packets in each direction",
 			Then: "no operation fails", Ends: Succeeds, Bound: Timeout, Quick: over == UDP,
-			job: job{during: everywhere(func(p place) func(*Scene) error { return loss(p, testbed.Loss{Share: 0.01}) })}}
+			job: job{during: everywhere(func(p target) func(*Scene) error { return loss(p, testbed.Loss{Share: 0.01}) })}}
 	}, UDP, Switch, Tree),
 	across(func(Over) Row {
 		return Row{ID: "/loses-10-percent", Family: Link, Fault: "the link of host 0 loses 10 % of packets in each direction",

@@ -42,7 +42,7 @@ var netRows = slices.Concat(netTests, across(func(Over) Row {
 }, Net), across(func(Over) Row {
 	return Row{ID: "/loses-1-percent", Family: Link, Fault: "all links lose 1 % of packets in each direction",
 		Then: "no message fails", Ends: Succeeds, Bound: Timeout,
-		job: job{during: everywhere(func(p place) func(*Scene) error { return loss(p, testbed.Loss{Share: 0.01}) })}}
+		job: job{during: everywhere(func(p target) func(*Scene) error { return loss(p, testbed.Loss{Share: 0.01}) })}}
 }, Net), across(func(Over) Row {
 	return Row{ID: "/mtu-shrinks", Family: Size,
 		Fault: "the MTU of a switch's port to host 2 shrinks from 9000 to 1500 bytes",

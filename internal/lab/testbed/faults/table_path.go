@@ -7,7 +7,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/lab/testbed"
 )
 
-func noMulticast(p place) func(*Scene) error {
+func noMulticast(p target) func(*Scene) error {
 	return loss(p, testbed.Loss{Share: 1, Cast: "multicast"})
 }
 
