@@ -120,7 +120,7 @@ var OpenDevice = func(int) (staging.Card, error) {
 }
 
 // stage returns what operations on device memory need. Without any there is none.
-func (g *Group) stage() *staging.Stage {
+func (g *Group) stage() *staging.Copier {
 	if s := g.staged.Load(); s != nil {
 		return s
 	}
@@ -129,7 +129,7 @@ func (g *Group) stage() *staging.Stage {
 	if s := g.staged.Load(); s != nil {
 		return s
 	}
-	s := staging.NewStage(staging.Config{
+	s := staging.NewCopier(staging.Config{
 		Ranks: g.Size(),
 		Open:  func(ordinal int) (staging.Card, error) { return OpenDevice(ordinal) },
 		Err: func() error {

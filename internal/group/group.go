@@ -54,12 +54,12 @@ type Group struct {
 	joinedBy gathering
 	// registers is for the user's memory; nil: nothing is registered.
 	registers fabric.Registers
-	free      func() error                  // frees the resources that both fabrics share
-	withdraw  func()                        // removes its page for other processes; nil: it has none
-	trace     []*trace.Lane                 // what its lanes did last; none: MCAST_TRACE is off
-	failure   atomic.Pointer[failure]       // the fault, and the trace of this process until then
-	unrecord  func()                        // takes it from the traces of this process; nil: it is in none
-	staged    atomic.Pointer[staging.Stage] // operations on device memory; nil: there were none
+	free      func() error                   // frees the resources that both fabrics share
+	withdraw  func()                         // removes its page for other processes; nil: it has none
+	trace     []*trace.Lane                  // what its lanes did last; none: MCAST_TRACE is off
+	failure   atomic.Pointer[failure]        // the fault, and the trace of this process until then
+	unrecord  func()                         // takes it from the traces of this process; nil: it is in none
+	staged    atomic.Pointer[staging.Copier] // operations on device memory; nil: there were none
 
 	life    context.Context // ends with the group
 	end     context.CancelCauseFunc

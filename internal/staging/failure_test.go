@@ -97,7 +97,7 @@ func TestRefusedCallLeavesNoStreamWaiting(t *testing.T) {
 			r.Close()
 			close(late)
 			<-passes(t, r.card, old.in)
-			all[0].Stage = NewStage(r.cfg)
+			all[0].Copier = NewCopier(r.cfg)
 			require.NotSame(t, old, takeRing(r.card, 0), "nobody takes it again")
 		})
 	}

@@ -119,7 +119,7 @@ var errFull = errors.New("the group is full")
 
 // rank is one of a test.
 type rank struct {
-	*Stage
+	*Copier
 	card    *stagingtest.Card
 	stream  uintptr
 	network *network
@@ -163,7 +163,7 @@ func group(t *testing.T, ranks, memory int, late time.Duration, limit func(error
 	all := make([]*rank, ranks)
 	for i := range all {
 		r := &rank{card: stagingtest.New(memory, late), network: n, number: i}
-		r.Stage = NewStage(Config{
+		r.Copier = NewCopier(Config{
 			Ranks: ranks,
 			Open:  func(int) (Card, error) { return r.card, nil },
 			Err: func() error {
@@ -270,7 +270,7 @@ func TestStreamsAreFollowed(t *testing.T) {
 	for _, r := range all {
 		<-r.Shut()
 		r.Close()
-		r.Stage = NewStage(r.cfg)
+		r.Copier = NewCopier(r.cfg)
 	}
 	step(t, all, 7, size)
 	require.Zero(t, all[0].Stats().Made, "another group takes what one has left")
