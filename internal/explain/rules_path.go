@@ -113,9 +113,9 @@ func losses(j *Job) []Finding {
 	}}
 }
 
-// usualLink is the bytes a second that the links of half of the ranks carry at most. On a slower link, bytes that the
+// commonLink is the bytes a second that the links of half of the ranks carry at most. On a slower link, bytes that the
 // kernel sends twice and the headers of small messages look like other traffic: the link is slow even without any.
-func usualLink(j *Job) float64 {
+func commonLink(j *Job) float64 {
 	links := make([]int, 0, len(j.Accounts))
 	for i := range j.Accounts {
 		links = append(links, j.Accounts[i].link())
@@ -133,7 +133,7 @@ func otherTraffic(j *Job) []Finding {
 		Remedy: "find the sender (ss -tinp); write checkpoints at other times, over another network, or in the background " +
 			"(MCAST_CLASS=background for checkpoints over this library)",
 	}
-	usual := usualLink(j)
+	usual := commonLink(j)
 	for i := range j.Accounts {
 		a := &j.Accounts[i]
 		if a.Interface == "" {

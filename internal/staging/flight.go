@@ -39,16 +39,16 @@ func (f *flight) begin(failed error) (again bool) {
 func (f *flight) end(err error) {
 	if err != nil {
 		f.work.fail(err)
-		spoil(f.memory)
+		corrupt(f.memory)
 		f.copier.lost.Do(func() { f.copier.cfg.Lost(f.plan.Name, err) })
 	}
 	f.copier.in.Add(uint64(f.piece.in()))
 	atomic.StoreUint32(f.word, f.sequence)
 }
 
-// spoil overwrites memory that holds no result, so that nobody takes it for one: floats become NaN,
+// corrupt overwrites memory that holds no result, so that nobody takes it for one: floats become NaN,
 // integers -1 or the largest.
-func spoil(memory []byte) {
+func corrupt(memory []byte) {
 	for i := range memory {
 		memory[i] = 0xFF
 	}

@@ -207,7 +207,7 @@ int p2p_iflush(struct p2p_comm *c, void *data, uint32_t key, struct p2p_request 
 /* Whether a moment does not matter: a stream of large messages is limited by its bytes. A thread that looks at
  * a socket without a pause keeps the socket's lock from the kernel, which then brings fewer bytes, and answers
  * smaller pieces with more acknowledgements. */
-static int unhurried(const struct p2p_comm *c)
+static int may_pause(const struct p2p_comm *c)
 {
 	const struct lane *l = &c->lane[0];
 
@@ -226,7 +226,7 @@ static void progress(struct p2p_comm *c)
 		c->eager = EAGER;
 		return;
 	}
-	if (unhurried(c))
+	if (may_pause(c))
 		c->until = p2p_now() + REST;
 	if (c->eager > 0)
 		c->eager--;

@@ -75,7 +75,7 @@ struct lane {
 
 	/* Small messages read in a row; whether the kernel may acknowledge them late. */
 	unsigned small;
-	int patient;
+	int delayed_ack;
 	/* Of lane 0: size of the latest message; see p2p_socket_peek: bytes that were read and are the kernel's still,
 	 * and in how many reads. */
 	size_t latest, peeked;

@@ -138,7 +138,7 @@ static size_t ahead(const struct lane *l, size_t len)
 
 	if (len >= LARGE || l != l->comm->lane)
 		return few; /* what follows will be large, too */
-	if (len == 0 && !l->patient && l->queue[l->first % P2P_IN_FLIGHT]->capacity >= LARGE && l->ahead > SCANT)
+	if (len == 0 && !l->delayed_ack && l->queue[l->first % P2P_IN_FLIGHT]->capacity >= LARGE && l->ahead > SCANT)
 		return SCANT - (l->to - l->from);
 	return l->ahead - (l->to - l->from);
 }
@@ -148,7 +148,7 @@ static size_t ahead(const struct lane *l, size_t len)
  * is for nothing. */
 static int peeks(const struct lane *l)
 {
-	return !l->comm->sealed && l->patient && l->latest <= (l->last - l->first > FEW ? TINY : STAGING - HEADER);
+	return !l->comm->sealed && l->delayed_ack && l->latest <= (l->last - l->first > FEW ? TINY : STAGING - HEADER);
 }
 
 /* Reads len bytes to data and then into the staging room, as far as there are

@@ -159,11 +159,11 @@ void p2p_socket_acknowledge(struct lane *l, size_t size)
 
 	if (size >= LARGE) {
 		l->small = 0;
-		if (l->patient)
+		if (l->delayed_ack)
 			(void)setsockopt(l->fd, IPPROTO_TCP, TCP_QUICKACK, &at_once, sizeof(at_once));
-		l->patient = 0;
-	} else if (!l->patient && ++l->small >= RUN) {
-		l->patient = setsockopt(l->fd, IPPROTO_TCP, TCP_QUICKACK, &later, sizeof(later)) == 0;
+		l->delayed_ack = 0;
+	} else if (!l->delayed_ack && ++l->small >= RUN) {
+		l->delayed_ack = setsockopt(l->fd, IPPROTO_TCP, TCP_QUICKACK, &later, sizeof(later)) == 0;
 		l->small = 0;
 	}
 }
@@ -222,7 +222,7 @@ int p2p_socket_alive(struct p2p_comm *c)
 		if (c->lane[0].ring == NULL) {
 			/* Reading tells. This acknowledges the rest now; if the kernel's timer had to, the kernel
 			 * would acknowledge each message at once from then on. */
-			if (c->lane[0].patient)
+			if (c->lane[0].delayed_ack)
 				(void)setsockopt(c->lane[0].fd, IPPROTO_TCP, TCP_QUICKACK, &now_and_later, sizeof(now_and_later));
 			return 1;
 		}

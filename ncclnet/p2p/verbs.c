@@ -252,7 +252,7 @@ int p2p_verbs_step(struct p2p_comm *c)
 		return moved;
 	if (!c->sending) {
 		moved |= offer_receives(c);
-		if (c->gone && !moved && ++v->quiet > QUIET)
+		if (c->gone && !moved && ++v->idle_steps > QUIET)
 			p2p_fail(c, P2P_E_REMOTE, "the peer closed the connection");
 		return moved;
 	}

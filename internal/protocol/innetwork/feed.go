@@ -22,19 +22,19 @@ type feed struct {
 	again  bitmap.Bitmap // slots to send again, by slot modulo window
 	scan   uint32        // no slot below is in again
 
-	cutoff   Time // the least pause before a poll
-	pause    Time // before the next poll; doubles while nothing is new
-	pollAt   Time // 0: nothing is outstanding
-	polled   Time // when the first poll went that no allowance followed yet, 0: none
-	asked    bool // a poll went, or could not go, that nothing answered
-	silent   Time // for how long, as silence counts it
-	looked   Time // when that was counted last
-	rtt      Time // of polls, smoothed
-	answered bool // an allowance has come since the poll before
-	poll     bool // a poll is due
-	more     bool // it may be followed by one without a pause, if results are owed
-	resent   uint64
-	polls    uint64
+	cutoff        Time // the least pause before a poll
+	pause         Time // before the next poll; doubles while nothing is new
+	pollAt        Time // 0: nothing is outstanding
+	polled        Time // when the first poll went that no allowance followed yet, 0: none
+	pollSent      bool // a poll went, or could not go, that nothing answered
+	unansweredFor Time // for how long, as silence counts it
+	countedAt     Time // when that was counted last
+	rtt           Time // of polls, smoothed
+	answered      bool // an allowance has come since the poll before
+	poll          bool // a poll is due
+	more          bool // it may be followed by one without a pause, if results are owed
+	resent        uint64
+	polls         uint64
 }
 
 func (f *feed) init(t *Terms) {
@@ -109,7 +109,7 @@ func (f *feed) pollWithin(now, d Time) {
 }
 
 // answeredNow notes that the node lives.
-func (f *feed) answeredNow() { f.asked = false }
+func (f *feed) answeredNow() { f.pollSent = false }
 
 // measure learns from an allowance how long an answer takes. It may be the
 // answer to an earlier poll that was lost: rather too long than too short.
@@ -204,8 +204,8 @@ func (f *feed) polling(now Time) (poll, heard bool) {
 
 // ask notes that the node has something to answer.
 func (f *feed) ask(now Time) {
-	if !f.asked {
-		f.asked, f.silent, f.looked = true, 0, now
+	if !f.pollSent {
+		f.pollSent, f.unansweredFor, f.countedAt = true, 0, now
 	}
 }
 
@@ -220,10 +220,10 @@ func (f *feed) blocked(now Time) {
 // silence returns for how long polls have gone unanswered. Between two looks it counts a quarter of limit at most: a
 // side that stood still did not wait.
 func (f *feed) silence(now, limit Time) Time {
-	if !f.asked {
+	if !f.pollSent {
 		return 0
 	}
-	f.silent += min(now-f.looked, limit/4)
-	f.looked = now
-	return f.silent
+	f.unansweredFor += min(now-f.countedAt, limit/4)
+	f.countedAt = now
+	return f.unansweredFor
 }

@@ -38,7 +38,7 @@ func (v Version) address() string {
 // default route is the interface's by which that leaves, whichever has it.
 func Addresses(ifi *net.Interface, v Version) []netip.Addr {
 	routes := defaultRoutes(v)
-	l := linkOf(ifi, v, fleeting())
+	l := linkOf(ifi, v, temporary())
 	l.lend(routes)
 	return l.best(sources(routes, ifi.Index)...)
 }
@@ -161,10 +161,10 @@ func DefaultRouteAddr(v Version) netip.Addr {
 	return netip.Addr{}
 }
 
-// fleeting returns the IPv6 addresses of this host that do not last, those of RFC 8981, which change
+// temporary returns the IPv6 addresses of this host that do not last, those of RFC 8981, which change
 // each day, or that cannot be used yet or any more: the kernel asks the link whether anybody has
 // them, or somebody has.
-func fleeting() map[netip.Addr]bool {
+func temporary() map[netip.Addr]bool {
 	const temporary, failed, deprecated, tentative = 0x01, 0x08, 0x20, 0x40 // IFA_F_* of linux/if_addr.h
 	text, _ := os.ReadFile("/proc/thread-self/net/if_inet6")                // there is none without IPv6
 	found := map[netip.Addr]bool{}

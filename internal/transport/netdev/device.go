@@ -73,7 +73,7 @@ func links(v Version, routes []Route) (found []iface, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("netdev: list interfaces: %w", err)
 	}
-	fleeting := fleeting()
+	fleeting := temporary()
 	for i := range all {
 		l := linkOf(&all[i], v, fleeting)
 		l.lend(routes)

@@ -34,22 +34,22 @@ const (
 	yieldFor     = 20 * time.Microsecond
 )
 
-// bell is a line of the region on which one agent sleeps and which the others
+// doorbell is a line of the region on which one agent sleeps and which the others
 // ring. The order is Dekker's: a writer writes the data, then reads asleep; the
 // sleeper writes asleep, then reads the data. Go's atomics are sequentially
 // consistent, so at least one of them sees the other.
-type bell struct {
+type doorbell struct {
 	word   *atomic.Uint32 // changes with every ring
 	asleep *atomic.Uint32 // what its owner waits for; 0: awake
 }
 
-func newBell(mem []byte, at int) bell {
-	return bell{word: word32(mem, at), asleep: word32(mem, at+8)}
+func newDoorbell(mem []byte, at int) doorbell {
+	return doorbell{word: word32(mem, at), asleep: word32(mem, at+8)}
 }
 
 // ring wakes the owner if it sleeps for the given reason, and returns the number
 // of system calls that took. If several ring, one makes the call.
-func (b bell) ring(reason uint32) uint64 {
+func (b doorbell) ring(reason uint32) uint64 {
 	a := b.asleep.Load()
 	if a&reason == 0 || !b.asleep.CompareAndSwap(a, 0) {
 		return 0
@@ -58,20 +58,20 @@ func (b bell) ring(reason uint32) uint64 {
 	return 1
 }
 
-func (b bell) wake() {
+func (b doorbell) wake() {
 	b.word.Add(1)
 	_, _, _ = unix.RawSyscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(b.word)), futexWake, 1, 0, 0, 0)
 }
 
 // sleeper is an agent that waits on its own bell.
 type sleeper struct {
-	bell
+	doorbell
 	woken atomic.Bool // by Wake, from this process
 	polls int
 }
 
-func (s *sleeper) init(b bell, size int) {
-	s.bell, s.polls = b, pollsCrowded
+func (s *sleeper) init(b doorbell, size int) {
+	s.doorbell, s.polls = b, pollsCrowded
 	if size <= runtime.NumCPU() {
 		s.polls = pollsAlone
 	}

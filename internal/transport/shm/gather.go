@@ -17,14 +17,14 @@ type Gather struct {
 	fabric.Copies
 	win     *Region
 	closed  bool // guarded by win.mu
-	bells   []bell
+	bells   []doorbell
 	sleeper sleeper
 	tally   tally
 
 	own   ownRing
 	rings []readRing // by rank; the own entry stays empty
 	next  int        // rank whose ring Poll reads first
-	posts mail
+	posts mailboxes
 
 	broken     []error // by rank
 	unreported []int   // broken ranks that the sink does not know of
@@ -58,9 +58,9 @@ type readRing struct {
 
 func newGather(w *Region) *Gather {
 	l, p, size := w.lay, w.lay.places(), w.lay.Size
-	g := &Gather{win: w, bells: make([]bell, size), rings: make([]readRing, size), broken: make([]error, size)}
+	g := &Gather{win: w, bells: make([]doorbell, size), rings: make([]readRing, size), broken: make([]error, size)}
 	for r := range size {
-		g.bells[r] = newBell(w.mem, p.bells+r*2*line)
+		g.bells[r] = newDoorbell(w.mem, p.bells+r*2*line)
 		at := p.rings + r*l.ringBytes()
 		s := slots{
 			mem: w.mem[p.slots+r*l.Slots*l.slotBytes():][:l.Slots*l.slotBytes()], chunk: l.Chunk, stride: l.slotBytes(),
@@ -76,7 +76,7 @@ func newGather(w *Region) *Gather {
 		}
 	}
 	g.sleeper.init(g.bells[w.rank], size)
-	g.posts = newMail(w)
+	g.posts = newMailboxes(w)
 	return g
 }
 
@@ -181,7 +181,7 @@ func (g *Gather) Flush() {}
 
 // Poll hands messages, then chunks, to the sink.
 func (g *Gather) Poll(s fabric.Sink, budget int) (n int, more bool) {
-	n = g.pollMail(s, budget)
+	n = g.pollMailboxes(s, budget)
 	size := g.win.lay.Size
 	for i := 0; i < size && n < budget; i++ {
 		r := g.next + i
@@ -257,8 +257,8 @@ func (g *Gather) polled(n int, bytes, dropped, calls uint64) int {
 	return n
 }
 
-// pollMail reads up to budget messages.
-func (g *Gather) pollMail(s fabric.Sink, budget int) (n int) {
+// pollMailboxes reads up to budget messages.
+func (g *Gather) pollMailboxes(s fabric.Sink, budget int) (n int) {
 	for i := range g.posts.in {
 		b := &g.posts.in[i]
 		if g.broken[b.from] != nil {

@@ -17,7 +17,7 @@ const stretch = 64 << 10
 type Streams struct {
 	win     *Region
 	closed  bool // guarded by win.mu
-	bells   []bell
+	bells   []doorbell
 	sleeper sleeper
 	tally   tally
 
@@ -53,7 +53,7 @@ type inStream struct {
 func newStreams(w *Region) *Streams {
 	l, p, size := w.lay, w.lay.places(), w.lay.Size
 	s := &Streams{
-		win: w, bells: make([]bell, size), out: make([]outStream, size), in: make([]inStream, size),
+		win: w, bells: make([]doorbell, size), out: make([]outStream, size), in: make([]inStream, size),
 		broken: make([]error, size),
 	}
 	pair := func(from, to int) stream {
@@ -67,7 +67,7 @@ func newStreams(w *Region) *Streams {
 		}
 	}
 	for r := range size {
-		s.bells[r] = newBell(w.mem, p.bells+(r*2+1)*line)
+		s.bells[r] = newDoorbell(w.mem, p.bells+(r*2+1)*line)
 		if r != w.rank {
 			s.out[r].stream = pair(w.rank, r)
 			s.in[r].stream = pair(r, w.rank)

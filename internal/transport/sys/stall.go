@@ -54,7 +54,7 @@ func (s *Stall) Check(fd int, now time.Time, limit time.Duration) *StallError {
 		s.found.Over()
 		s.acked = i.Bytes_acked
 	}
-	if stalled := s.found.Look(now, 2*StallPause(limit)); stalled >= limit {
+	if stalled := s.found.Elapsed(now, 2*StallPause(limit)); stalled >= limit {
 		return &StallError{Segment: int(i.Snd_mss), For: stalled}
 	}
 	return nil

@@ -38,7 +38,7 @@ func (s *Streams) untilNudge(d time.Duration, now time.Time) time.Duration {
 		}
 		if s.stall > 0 {
 			pause := sys.StallPause(s.stall)
-			if rested := t.rested.Look(now, 2*pause); p.silent && rested >= s.stall {
+			if rested := t.rested.Elapsed(now, 2*pause); p.silent && rested >= s.stall {
 				p.fail(&sys.StallError{Segment: s.mtu, For: rested, RDMA: true})
 			}
 			d = min(d, pause)
