@@ -146,7 +146,8 @@ struct abi_part {
 
 #define ABI_SEND_RECV_V10 \
 	int (*isend)(void *comm, void *data, size_t size, int tag, void *mhandle, void *phandle, void **request); \
-	int (*irecv)(void *comm, int n, void **data, size_t *sizes, int *tags, void **mhandles, void **phandles, void **request);
+	int (*irecv)(void *comm, int n, void **data, size_t *sizes, int *tags, void **mhandles, void **phandles, \
+		void **request);
 
 #define ABI_NET_V11(PROPS, VDEVICE) \
 	const char *name; \

@@ -58,7 +58,8 @@ EXPORT const struct coll_v12 ncclCollNetPlugin_v12 = {
 	REF_COLL(ref_coll_init, ref_listen, ref_coll_allreduce, ref_coll_allgather, ref_coll_reducescatter),
 	.finalize = ref_finalize,
 };
-EXPORT const struct tuner_v6 ncclTunerPlugin_v6 = { REF_NAME, ref_tuner_init, ref_tuner_info, ref_finalize, ref_tuner_chunk };
+EXPORT const struct tuner_v6 ncclTunerPlugin_v6 = { REF_NAME, ref_tuner_init, ref_tuner_info, ref_finalize,
+	ref_tuner_chunk };
 
 #else
 

@@ -30,7 +30,8 @@ CASE(coll_properties, "coll.properties", COLL, 2, 2, COLL_PROPERTIES, "devices, 
 		OK(coll_properties(&r->coll, dev, &coll));
 		EXPECT(coll.name && coll.name[0], "getProperties: expected a name, got none");
 		EXPECT(coll.speed > 0, "getProperties: expected a speed above 0, got %d", coll.speed);
-		EXPECT(coll.ptr_support & ABI_PTR_HOST, "getProperties: expected host memory in ptrSupport, got %d", coll.ptr_support);
+		EXPECT(coll.ptr_support & ABI_PTR_HOST, "getProperties: expected host memory in ptrSupport, got %d",
+			coll.ptr_support);
 		EXPECT(coll.max_coll_bytes > 0, "getProperties: expected maxCollBytes above 0, got 0");
 		for (int i = 0; i < nnet && !found; i++) {
 			OK(net_properties(&r->net, i, &net));
@@ -172,7 +173,8 @@ CASE(coll_garbage, "coll.garbage-handle", COLL, 2, 3, COLL_VERDICT, "rank 0 has 
 	same_verdict(r, "a handle of garbage", connect_as(r, &a, r->ranks, r->rank, true), false);
 }
 
-CASE(coll_after, "coll.connect-after-failure", COLL, 2, 2, COLL_CONNECT, "a connect that works after one that could not")
+CASE(coll_after, "coll.connect-after-failure", COLL, 2, 2, COLL_CONNECT,
+	"a connect that works after one that could not")
 {
 	struct attempt a;
 	struct group g;

@@ -45,7 +45,8 @@ CASE(coll_early, "coll.early-done", COLL, 2, 4, COLL_EARLY, "a window whose othe
 	group_finalize(r);
 }
 
-CASE(coll_requests, "coll.requests", COLL, 2, 4, COLL_REQUESTS, "48 windows offered at once: a request each, or NULL and the same call again")
+CASE(coll_requests, "coll.requests", COLL, 2, 4, COLL_REQUESTS,
+	"48 windows offered at once: a request each, or NULL and the same call again")
 {
 	struct group g;
 	struct operation *o;
@@ -71,7 +72,8 @@ CASE(coll_requests, "coll.requests", COLL, 2, 4, COLL_REQUESTS, "48 windows offe
 	group_finalize(r);
 }
 
-CASE(coll_refill, "coll.send-slot-refilled", COLL, 2, 4, COLL_EARLY, "send slots are filled anew as soon as a window is done")
+CASE(coll_refill, "coll.send-slot-refilled", COLL, 2, 4, COLL_EARLY,
+	"send slots are filled anew as soon as a window is done")
 {
 	struct group g;
 
@@ -83,7 +85,8 @@ CASE(coll_refill, "coll.send-slot-refilled", COLL, 2, 4, COLL_EARLY, "send slots
 	group_finalize(r);
 }
 
-CASE(coll_memory, "coll.memory", COLL, 2, 2, COLL_MEMORY, "one region registered four times, nested ones, and in another order back")
+CASE(coll_memory, "coll.memory", COLL, 2, 2, COLL_MEMORY,
+	"one region registered four times, nested ones, and in another order back")
 {
 	enum { SIZE = 16 << 20 };
 	struct buffer region;
@@ -131,7 +134,8 @@ static void register_all_the_time(struct rank *r, void *arg)
 	buffer_free(&region);
 }
 
-CASE(coll_register_busy, "coll.memory-while-busy", COLL, 2, 2, COLL_MEMORY, "regMr and deregMr on another thread while windows are in flight")
+CASE(coll_register_busy, "coll.memory-while-busy", COLL, 2, 2, COLL_MEMORY,
+	"regMr and deregMr on another thread while windows are in flight")
 {
 	struct group g;
 
@@ -199,7 +203,8 @@ CASE(coll_flush, "coll.flush", COLL, 2, 3, COLL_FLUSH, "iflush of each window th
 	group_finalize(r);
 }
 
-CASE(coll_close_busy, "coll.close-in-flight", COLL, 2, 3, COLL_CLOSE, "closeColl with windows in flight, as an abort does, then a new comm")
+CASE(coll_close_busy, "coll.close-in-flight", COLL, 2, 3, COLL_CLOSE,
+	"closeColl with windows in flight, as an abort does, then a new comm")
 {
 	struct group g;
 	struct operation *o;
@@ -220,7 +225,8 @@ CASE(coll_close_busy, "coll.close-in-flight", COLL, 2, 3, COLL_CLOSE, "closeColl
 	group_finalize(r);
 }
 
-CASE(coll_abort, "coll.abort", COLL, 2, 3, COLL_ABORT, "buffers freed with windows in flight, then the others post, then closeColl")
+CASE(coll_abort, "coll.abort", COLL, 2, 3, COLL_ABORT,
+	"buffers freed with windows in flight, then the others post, then closeColl")
 {
 	const struct plan p = { .func = ABI_ALLGATHER, .bytes = 4 << 20, .window = 1 << 20, .depth = 4 };
 	struct group g;
@@ -249,7 +255,8 @@ CASE(coll_abort, "coll.abort", COLL, 2, 3, COLL_ABORT, "buffers freed with windo
 	group_finalize(r);
 }
 
-CASE(coll_refused, "coll.refused-call", COLL, 2, 3, COLL_REFUSED, "40 windows of half elements, deregMr of their buffers, then a good one")
+CASE(coll_refused, "coll.refused-call", COLL, 2, 3, COLL_REFUSED,
+	"40 windows of half elements, deregMr of their buffers, then a good one")
 {
 	enum { SLOT = 6 };	/* bytes a rank: one and a half floats */
 	struct buffer send, recv;
@@ -284,7 +291,8 @@ CASE(coll_refused, "coll.refused-call", COLL, 2, 3, COLL_REFUSED, "40 windows of
 	group_finalize(r);
 }
 
-CASE(coll_killed, "coll.rank-killed", COLL, 2, 4, COLL_PEER_LOST, "a rank dies with windows in flight: test gives an error on the others")
+CASE(coll_killed, "coll.rank-killed", COLL, 2, 4, COLL_PEER_LOST,
+	"a rank dies with windows in flight: test gives an error on the others")
 {
 	struct plan p = { .func = ABI_ALLGATHER, .bytes = 1000, .window = 65536, .depth = 8 };
 	double until = now() + r->timeout / 2;
@@ -304,7 +312,8 @@ CASE(coll_killed, "coll.rank-killed", COLL, 2, 4, COLL_PEER_LOST, "a rank dies w
 	OK(coll_close(&r->coll, g.comm));
 }
 
-CASE(coll_again, "coll.init-again", COLL, 2, 3, COLL_AGAIN, "three communicators one after another, each with init and finalize")
+CASE(coll_again, "coll.init-again", COLL, 2, 3, COLL_AGAIN,
+	"three communicators one after another, each with init and finalize")
 {
 	for (int i = 0; i < 3; i++) {
 		struct group g;

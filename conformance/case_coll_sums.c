@@ -62,19 +62,22 @@ static void run_types(struct rank *r, struct plan p, size_t count)
 	group_finalize(r);
 }
 
-CASE(coll_reduce_types, "coll.allreduce-types", COLL, 2, 4, COLL_SUMS, "each type and operation that reduceSupport accepts")
+CASE(coll_reduce_types, "coll.allreduce-types", COLL, 2, 4, COLL_SUMS,
+	"each type and operation that reduceSupport accepts")
 {
 	run_types(r, (struct plan){ .func = ABI_ALLREDUCE, .window = 4096, .depth = 8 }, 3001);
 }
 
-CASE(coll_scatter_types, "coll.reduce-scatter-types", COLL, 2, 3, COLL_SUMS, "each type and operation that reduceSupport accepts")
+CASE(coll_scatter_types, "coll.reduce-scatter-types", COLL, 2, 3, COLL_SUMS,
+	"each type and operation that reduceSupport accepts")
 {
 	run_types(r, (struct plan){ .func = ABI_REDUCE_SCATTER, .window = 4096, .depth = 8 }, 1501);
 }
 
 CASE(coll_reduce_in_place, "coll.allreduce-in-place", COLL, 2, 4, COLL_IN_PLACE, "send and receive are one buffer")
 {
-	run_types(r, (struct plan){ .func = ABI_ALLREDUCE, .window = 30000, .depth = 6, .registered = true, .in_place = true }, 10007);
+	run_types(r, (struct plan){ .func = ABI_ALLREDUCE, .window = 30000, .depth = 6, .registered = true, .in_place = true },
+		10007);
 }
 
 CASE(coll_reduce_counts, "coll.allreduce-counts", COLL, 2, 4, COLL_SUMS, "counts from 0 to 4 Mi, staged and registered")
@@ -163,7 +166,8 @@ static void round_type(struct group *g, int type)
 	for (size_t i = 0; i < bytes; i++)
 		sum = (sum ^ recv.data[i]) * 0x100000001b3u;
 	exchange(r, &sum, all, sizeof(sum));
-	EXPECT_RULE(COLL_AGREEMENT, all[0] == sum, "sum of %s: expected the bits that rank 0 has, got others", type_name(type));
+	EXPECT_RULE(COLL_AGREEMENT, all[0] == sum, "sum of %s: expected the bits that rank 0 has, got others",
+		type_name(type));
 	guards_check("receive buffer", COLL_GUARDS, &recv, bytes);
 	OK(coll_dereg_mr(&r->coll, g->comm, send_mhandle));
 	OK(coll_dereg_mr(&r->coll, g->comm, recv_mhandle));
@@ -171,7 +175,8 @@ static void round_type(struct group *g, int type)
 	buffer_free(&recv);
 }
 
-CASE(coll_rounding, "coll.allreduce-rounding", COLL, 3, 4, COLL_ROUNDING, "large and small addends: one rounding, the same on all ranks")
+CASE(coll_rounding, "coll.allreduce-rounding", COLL, 3, 4, COLL_ROUNDING,
+	"large and small addends: one rounding, the same on all ranks")
 {
 	static const int types[] = { ABI_FLOAT16, ABI_BFLOAT16, ABI_FLOAT32 };
 	struct group g;

@@ -18,7 +18,8 @@ static void run_plans(struct rank *r, const struct plan *plans, size_t n)
 #define GATHER(...) { .func = ABI_ALLGATHER, __VA_ARGS__ }
 #define SCATTER(...) { .func = ABI_REDUCE_SCATTER, __VA_ARGS__ }
 
-CASE(coll_gather_small, "coll.allgather-one-window", COLL, 2, 4, COLL_OWN_PART, "all ranks' bytes in one window, 0 to 64 KiB a rank")
+CASE(coll_gather_small, "coll.allgather-one-window", COLL, 2, 4, COLL_OWN_PART,
+	"all ranks' bytes in one window, 0 to 64 KiB a rank")
 {
 	static const size_t sizes[] = { 0, 1, 2, 3, 7, 8, 63, 64, 65, 511, 512, 4095, 4097, 65535, 65536 };
 
@@ -32,7 +33,8 @@ CASE(coll_gather_small, "coll.allgather-one-window", COLL, 2, 4, COLL_OWN_PART, 
 	group_finalize(r);
 }
 
-CASE(coll_gather_windows, "coll.allgather-windows", COLL, 2, 4, COLL_WINDOW, "windows within a slot, across slots, 8 and 32 in flight")
+CASE(coll_gather_windows, "coll.allgather-windows", COLL, 2, 4, COLL_WINDOW,
+	"windows within a slot, across slots, 8 and 32 in flight")
 {
 	static const struct plan plans[] = {
 		GATHER(.bytes = 65536, .window = 4096, .depth = 8),
@@ -49,7 +51,8 @@ CASE(coll_gather_windows, "coll.allgather-windows", COLL, 2, 4, COLL_WINDOW, "wi
 	RUN(plans);
 }
 
-CASE(coll_straddling, "coll.straddling", COLL, 2, 4, COLL_STRADDLING, "windows of several ranks' bytes, begun and ended within a slot")
+CASE(coll_straddling, "coll.straddling", COLL, 2, 4, COLL_STRADDLING,
+	"windows of several ranks' bytes, begun and ended within a slot")
 {
 	static const struct plan plans[] = {
 		GATHER(.bytes = 1000, .window = 100000, .depth = 1, .registered = true, .in_place = true),
@@ -87,7 +90,8 @@ CASE(coll_guards, "coll.guards", COLL, 2, 4, COLL_GUARDS, "nothing is written be
 	RUN(plans);
 }
 
-CASE(coll_completion, "coll.completion", COLL, 2, 4, COLL_COMPLETION, "all windows are done, on all ranks, in many operations")
+CASE(coll_completion, "coll.completion", COLL, 2, 4, COLL_COMPLETION,
+	"all windows are done, on all ranks, in many operations")
 {
 	static const struct plan plans[] = {
 		GATHER(.bytes = 20000, .window = 4096, .depth = 8),
@@ -102,7 +106,8 @@ CASE(coll_completion, "coll.completion", COLL, 2, 4, COLL_COMPLETION, "all windo
 	RUN(plans);
 }
 
-CASE(coll_gather_large, "coll.allgather-large", COLL, 2, 2, COLL_BYTES, "windows of 4 MiB (8 channels of 512 KiB), 8 in flight")
+CASE(coll_gather_large, "coll.allgather-large", COLL, 2, 2, COLL_BYTES,
+	"windows of 4 MiB (8 channels of 512 KiB), 8 in flight")
 {
 	static const struct plan plans[] = {
 		GATHER(.bytes = 20 << 20, .window = 4 << 20, .depth = 8),
@@ -112,7 +117,8 @@ CASE(coll_gather_large, "coll.allgather-large", COLL, 2, 2, COLL_BYTES, "windows
 	RUN(plans);
 }
 
-CASE(coll_gather_registered, "coll.allgather-registered", COLL, 2, 4, COLL_IN_PLACE, "whole user buffers, in place and not; cut at 3 000 000 bytes")
+CASE(coll_gather_registered, "coll.allgather-registered", COLL, 2, 4, COLL_IN_PLACE,
+	"whole user buffers, in place and not; cut at 3 000 000 bytes")
 {
 	static const struct plan plans[] = {
 		GATHER(.bytes = 512, .window = (size_t)1 << 29, .depth = 1, .registered = true),
@@ -128,7 +134,8 @@ CASE(coll_gather_registered, "coll.allgather-registered", COLL, 2, 4, COLL_IN_PL
 	RUN(plans);
 }
 
-CASE(coll_scatter_windows, "coll.reduce-scatter-windows", COLL, 2, 4, COLL_SUMS, "windows within a slot, across slots, 8 and 32 in flight")
+CASE(coll_scatter_windows, "coll.reduce-scatter-windows", COLL, 2, 4, COLL_SUMS,
+	"windows within a slot, across slots, 8 and 32 in flight")
 {
 	static const struct plan plans[] = {
 		SCATTER(.bytes = 0, .window = 4096, .depth = 8, .type = ABI_FLOAT32),
@@ -148,7 +155,8 @@ CASE(coll_scatter_windows, "coll.reduce-scatter-windows", COLL, 2, 4, COLL_SUMS,
 	RUN(plans);
 }
 
-CASE(coll_scatter_large, "coll.reduce-scatter-large", COLL, 2, 2, COLL_SUMS, "windows of 4 MiB (8 channels of 512 KiB), 8 in flight")
+CASE(coll_scatter_large, "coll.reduce-scatter-large", COLL, 2, 2, COLL_SUMS,
+	"windows of 4 MiB (8 channels of 512 KiB), 8 in flight")
 {
 	static const struct plan plans[] = {
 		SCATTER(.bytes = 12 << 20, .window = 4 << 20, .depth = 8, .type = ABI_FLOAT32),
@@ -158,12 +166,15 @@ CASE(coll_scatter_large, "coll.reduce-scatter-large", COLL, 2, 2, COLL_SUMS, "wi
 	RUN(plans);
 }
 
-CASE(coll_scatter_registered, "coll.reduce-scatter-registered", COLL, 2, 4, COLL_SUMS, "whole user buffers, in place and not; cut at 3 000 000 bytes")
+CASE(coll_scatter_registered, "coll.reduce-scatter-registered", COLL, 2, 4, COLL_SUMS,
+	"whole user buffers, in place and not; cut at 3 000 000 bytes")
 {
 	static const struct plan plans[] = {
 		SCATTER(.bytes = 512, .window = (size_t)1 << 29, .depth = 1, .type = ABI_FLOAT32, .registered = true),
-		SCATTER(.bytes = 512, .window = (size_t)1 << 29, .depth = 1, .type = ABI_FLOAT32, .registered = true, .in_place = true),
-		SCATTER(.bytes = 1000004, .window = (size_t)1 << 29, .depth = 1, .type = ABI_FLOAT32, .registered = true, .in_place = true),
+		SCATTER(.bytes = 512, .window = (size_t)1 << 29, .depth = 1, .type = ABI_FLOAT32, .registered = true,
+			.in_place = true),
+		SCATTER(.bytes = 1000004, .window = (size_t)1 << 29, .depth = 1, .type = ABI_FLOAT32, .registered = true,
+			.in_place = true),
 		SCATTER(.bytes = 4 << 20, .window = 3000000, .depth = 6, .type = ABI_FLOAT32, .registered = true),
 		SCATTER(.bytes = 4 << 20, .window = 3000000, .depth = 6, .type = ABI_FLOAT32, .registered = true, .in_place = true),
 		SCATTER(.bytes = 700001, .window = 3000000, .depth = 8, .type = ABI_INT8, .registered = true),

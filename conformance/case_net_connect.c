@@ -13,7 +13,8 @@ static bool unset(const void *field, size_t bytes)
 	return true;
 }
 
-#define SET(field) EXPECT(!unset(&p->field, sizeof(p->field)), "expected " #field " to be set, got the bytes that were there")
+#define SET(field) \
+	EXPECT(!unset(&p->field, sizeof(p->field)), "expected " #field " to be set, got the bytes that were there")
 
 static void properties_check(const struct abi_props *p, int max_vdevice)
 {

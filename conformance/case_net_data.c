@@ -193,7 +193,8 @@ CASE(net_sends_first, "net.sends-first", NET, 2, 2, NET_REQUESTS, "32 sends befo
 	one_side_first(r, 0, 3000);
 }
 
-CASE(net_large_sends_first, "net.large-sends-first", NET, 2, 2, NET_REQUESTS, "32 sends of 1 MiB before the first receive")
+CASE(net_large_sends_first, "net.large-sends-first", NET, 2, 2, NET_REQUESTS,
+	"32 sends of 1 MiB before the first receive")
 {
 	one_side_first(r, 0, 1 << 20);
 }

@@ -253,7 +253,8 @@ CASE(net_close_both, "net.close-idle-peer", NET, 2, 2, NET_CLOSE, "both sides cl
 	OK(net_finalize(&r->net, r->net.ctx));
 }
 
-CASE(net_peer_lost, "net.peer-lost", NET, 2, 2, NET_PEER_LOST, "the peer is killed with requests of both sides in flight")
+CASE(net_peer_lost, "net.peer-lost", NET, 2, 2, NET_PEER_LOST,
+	"the peer is killed with requests of both sides in flight")
 {
 	struct message m[2][PENDING];
 	struct link links[2];

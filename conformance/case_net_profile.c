@@ -8,7 +8,8 @@
 
 enum { REQUESTS = 48, EVENTS = 4096 };
 
-/* What a request is given for the profiler. NCCL's belongs to a step of a proxy, and is another one's when that is over. */
+/* What a request is given for the profiler. NCCL's belongs to a step of a proxy, and is another one's when that is
+ * over. */
 static struct handle {
 	bool in_flight;
 	int running;			/* events that have not stopped */
@@ -159,19 +160,22 @@ static void messages(struct rank *r, bool handed)
 	note("%d events of %d sends and as many receives", all, REQUESTS);
 }
 
-CASE(net_profile, "net.profiler", NET, 2, 2, NET_PROFILER, "events start and stop with their requests, below the handles of these")
+CASE(net_profile, "net.profiler", NET, 2, 2, NET_PROFILER,
+	"events start and stop with their requests, below the handles of these")
 {
 	begin(r, true);
 	messages(r, true);
 }
 
-CASE(net_profile_unwanted, "net.profiler-unwanted", NET, 2, 2, NET_PROFILER, "a profiler that wants no event: what NCCL then stops is NULL")
+CASE(net_profile_unwanted, "net.profiler-unwanted", NET, 2, 2, NET_PROFILER,
+	"a profiler that wants no event: what NCCL then stops is NULL")
 {
 	begin(r, false);
 	messages(r, true);
 }
 
-CASE(net_profile_none, "net.profiler-no-handle", NET, 2, 2, NET_PROFILER, "requests without a handle, of which NCCL can be told nothing")
+CASE(net_profile_none, "net.profiler-no-handle", NET, 2, 2, NET_PROFILER,
+	"requests without a handle, of which NCCL can be told nothing")
 {
 	begin(r, true);
 	messages(r, false);
@@ -224,12 +228,14 @@ static void cut_short(struct rank *r, bool killed)
 	note("%u events; %d requests had failed when the connections were closed", told.starts, failed);
 }
 
-CASE(net_profile_close, "net.profiler-close", NET, 2, 2, NET_PROFILER, "events of requests in flight have stopped when both sides have closed")
+CASE(net_profile_close, "net.profiler-close", NET, 2, 2, NET_PROFILER,
+	"events of requests in flight have stopped when both sides have closed")
 {
 	cut_short(r, false);
 }
 
-CASE(net_profile_lost, "net.profiler-peer-lost", NET, 2, 2, NET_PROFILER, "events of requests that fail because the peer is killed stop, too")
+CASE(net_profile_lost, "net.profiler-peer-lost", NET, 2, 2, NET_PROFILER,
+	"events of requests that fail because the peer is killed stop, too")
 {
 	cut_short(r, true);
 }

@@ -121,7 +121,8 @@ static void ask_all(struct rank *r, void *ctx, bool collnet)
 	free(c);
 }
 
-CASE(tuner_init, "tuner.init", TUNER, 2, 2, TUNER_LIFE, "contexts of 1, 2 and 1000 nodes, several at once, closed in another order")
+CASE(tuner_init, "tuner.init", TUNER, 2, 2, TUNER_LIFE,
+	"contexts of 1, 2 and 1000 nodes, several at once, closed in another order")
 {
 	static const size_t nodes[] = { 1, 2, 1000 };
 	void *ctx[3] = { NULL };
@@ -146,7 +147,8 @@ CASE(tuner_table, "tuner.table", TUNER, 2, 2, TUNER_TABLE, "tables of 6 and 7 al
 	OK(tuner_destroy(&r->tuner, ctx));
 }
 
-CASE(tuner_unconnected, "tuner.unconnected", TUNER, 2, 2, TUNER_UNCONNECTED, "each collective and size while CollNet is not connected")
+CASE(tuner_unconnected, "tuner.unconnected", TUNER, 2, 2, TUNER_UNCONNECTED,
+	"each collective and size while CollNet is not connected")
 {
 	void *ctx = NULL;
 
@@ -180,7 +182,8 @@ static void connected_close(struct rank *r, struct group *g, void *ctx)
 	group_finalize(r);
 }
 
-CASE(tuner_connected, "tuner.connected", TUNER, 2, 2, TUNER_COLLECTIVES, "the same with CollNet connected, and after it was closed")
+CASE(tuner_connected, "tuner.connected", TUNER, 2, 2, TUNER_COLLECTIVES,
+	"the same with CollNet connected, and after it was closed")
 {
 	struct costs c;
 	struct group g;
@@ -205,7 +208,8 @@ CASE(tuner_connected, "tuner.connected", TUNER, 2, 2, TUNER_COLLECTIVES, "the sa
 
 /* NCCL gives CollNet up when a rank or a buffer is missing, and tells nobody: but it asks reduceSupport,
  * on the thread that then makes the tuner, only where it goes on. The comm is closed much later. */
-CASE(tuner_given_up, "tuner.given-up", TUNER, 2, 2, TUNER_UNCONNECTED, "two communicators connect CollNet, NCCL goes on with the first one's")
+CASE(tuner_given_up, "tuner.given-up", TUNER, 2, 2, TUNER_UNCONNECTED,
+	"two communicators connect CollNet, NCCL goes on with the first one's")
 {
 	struct group first, second;
 	void *ctx[2] = { NULL };
@@ -252,7 +256,8 @@ static void ask_running(struct rank *r, enum rule rule)
 	connected_close(r, &g, ctx);
 }
 
-CASE(tuner_cost, "tuner.cost", TUNER, 2, 2, TUNER_COST, "CollNet dearer than Ring and cheaper: what is written is a time")
+CASE(tuner_cost, "tuner.cost", TUNER, 2, 2, TUNER_COST,
+	"CollNet dearer than Ring and cheaper: what is written is a time")
 {
 	ask_running(r, TUNER_COST);
 }
@@ -264,7 +269,8 @@ CASE(tuner_negative, "tuner.negative", TUNER, 2, 2, TUNER_NEGATIVE, "the same: n
 
 /* With several GPUs a node NCCL tells by -1 that a rank has no connection, on all ranks alike; one process
  * cannot know of the others. */
-CASE(tuner_crowded, "tuner.crowded", TUNER, 2, 2, TUNER_CROWDED, "two GPUs a node: CollNet connected, and NCCL says that it cannot run")
+CASE(tuner_crowded, "tuner.crowded", TUNER, 2, 2, TUNER_CROWDED,
+	"two GPUs a node: CollNet connected, and NCCL says that it cannot run")
 {
 	struct costs c;
 	struct group g;
@@ -278,7 +284,8 @@ CASE(tuner_crowded, "tuner.crowded", TUNER, 2, 2, TUNER_CROWDED, "two GPUs a nod
 		for (int i = 0; i < SIZES; i++) {
 			costs_reset(&c, ABI_ALGOS, ABI_PROTOS, func, ABI_COST_IGNORE);
 			OK(tuner_info(&r->tuner, ctx, func, sizes[i], 1, 0, 1, c.table, c.algos, c.protos, 1, &(int){ 0 }));
-			EXPECT(*cost(&c, ABI_COLLNET_DIRECT, ABI_SIMPLE) < 0, "%s of %zu bytes: expected the -1 of CollNetDirect to stay, got %g",
+			EXPECT(*cost(&c, ABI_COLLNET_DIRECT, ABI_SIMPLE) < 0,
+				"%s of %zu bytes: expected the -1 of CollNetDirect to stay, got %g",
 				func_name(func), sizes[i], (double)*cost(&c, ABI_COLLNET_DIRECT, ABI_SIMPLE));
 			ask_dear_and_cheap(r, ctx, &c, func, sizes[i]);
 		}
@@ -310,7 +317,8 @@ static struct answer answer_to(struct rank *r, void *ctx, int func, size_t bytes
 	return a;
 }
 
-CASE(tuner_agreement, "tuner.agreement", TUNER, 3, 3, TUNER_AGREEMENT, "each collective, size and cost of CollNet, on all ranks")
+CASE(tuner_agreement, "tuner.agreement", TUNER, 3, 3, TUNER_AGREEMENT,
+	"each collective, size and cost of CollNet, on all ranks")
 {
 	static const float collnets[] = { ABI_COST_IGNORE, 0.5f, 111 };
 	struct group g;
@@ -328,7 +336,8 @@ CASE(tuner_agreement, "tuner.agreement", TUNER, 3, 3, TUNER_AGREEMENT, "each col
 				for (int q = 0; q < r->ranks; q++)
 					EXPECT(all[q].algo == mine.algo && all[q].proto == mine.proto && all[q].channels == mine.channels &&
 						all[q].chunk == mine.chunk,
-						"%s of %zu bytes: expected one answer on all ranks, got algorithm %d, protocol %d, %d channels, chunk %zu here and %d, %d, %d, %zu on rank %d",
+						"%s of %zu bytes: expected one answer on all ranks, got algorithm %d, protocol %d, %d channels, chunk %zu here "
+						"and %d, %d, %d, %zu on rank %d",
 						func_name(func), sizes[i], mine.algo, mine.proto, mine.channels, mine.chunk,
 						all[q].algo, all[q].proto, all[q].channels, all[q].chunk, q);
 			}

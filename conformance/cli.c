@@ -10,8 +10,10 @@ const char *argp_program_version = "nccl-net-conformance 1";
 enum { STRICT = 256, RULES_TABLE, JSON, JUNIT, DEV, PERF, PEER, ROUNDS, PER_RANK };
 
 static const struct argp_option known[] = {
-	{ "plugin", 'p', "PLUGIN", 0, "library to open: a path, or NAME for libnccl-net-NAME.so; twice or more with --perf", 0 },
-	{ "abi", 'a', "LIST", 0, "versions to run, such as 8,12 (net, CollNet), 6 (tuner) or oldest,newest,between of those that the library has; all", 0 },
+	{ "plugin", 'p', "PLUGIN", 0, "library to open: a path, or NAME for libnccl-net-NAME.so; twice or more with --perf",
+		0 },
+	{ "abi", 'a', "LIST", 0, "versions to run, such as 8,12 (net, CollNet), 6 (tuner) or oldest,newest,between of those "
+		"that the library has; all", 0 },
 	{ "ranks", 'n', "LIST", 0, "numbers of ranks, such as 2,4; as each case has it", 0 },
 	{ "case", 'c', "GLOB", 0, "cases to run, such as 'net.*'; all", 0 },
 	{ "rule", 'r', "GLOB", 0, "cases that test this rule first, such as net.order; all", 0 },
@@ -20,7 +22,8 @@ static const struct argp_option known[] = {
 	{ "timeout", 't', "SECONDS", 0, "for a case, after which it counts as hung; 60", 0 },
 	{ "seed", 's', "N", 0, "of the data; 1", 0 },
 	{ "dev", DEV, "N", 0, "device of the plugin; 0", 0 },
-	{ "per-rank", PER_RANK, "NAME=A,B,...", 0, "a variable of the environment that differs by rank: the values are taken by turns", 0 },
+	{ "per-rank", PER_RANK, "NAME=A,B,...", 0,
+		"a variable of the environment that differs by rank: the values are taken by turns", 0 },
 	{ "strict", STRICT, NULL, 0, "SHOULD rules fail the run as well", 0 },
 	{ "verbose", 'v', NULL, 0, "show the plugin's own log", 0 },
 	{ "json", JSON, "FILE", 0, "write the results as JSON (with --perf: a line a figure)", 0 },

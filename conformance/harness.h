@@ -212,7 +212,8 @@ int net_connect(struct net *n, void *ctx, int dev, void *handle, void **send);
 int net_accept(struct net *n, void *ctx, void *listen, void **recv);
 int net_reg_mr(struct net *n, void *comm, void *data, size_t size, int type, void **mhandle);
 int net_dereg_mr(struct net *n, void *comm, void *mhandle);
-int net_isend(struct net *n, void *comm, void *data, size_t size, int tag, void *mhandle, void *phandle, void **request);
+int net_isend(struct net *n, void *comm, void *data, size_t size, int tag, void *mhandle, void *phandle,
+	void **request);
 int net_irecv(struct net *n, void *comm, int count, void **data, size_t *sizes, int *tags,
 	void **mhandles, void **phandles, void **request);
 int net_iflush(struct net *n, void *comm, int count, void **data, int *sizes, void **mhandles, void **request);

@@ -151,7 +151,8 @@ static int check(const struct options *o)
 	if (!written)
 		return 2;
 	if (report.count == 0) {
-		fprintf(stderr, "nccl-net-conformance: no case was run: --case, --rule, --abi or --ranks leave none (--list; tuners have versions of their own)\n");
+		fprintf(stderr, "nccl-net-conformance: no case was run: --case, --rule, --abi or --ranks leave none (--list; tuners "
+			"have versions of their own)\n");
 		return 2;
 	}
 	return report.failed > 0 || (o->strict && report.advice > 0) ? 1 : 0;

@@ -175,7 +175,8 @@ int perf_main(const struct options *o)
 	if (o->peer)
 		all[n++].name = o->peer;
 	printf("# nccl-net-conformance --perf: host memory, one process a rank, median of %d rounds in turn\n", o->rounds);
-	printf("# latency: one way, half a ping-pong; bandwidth: %d messages in flight; GB/s are 10^9 bytes\n", PERF_IN_FLIGHT);
+	printf("# latency: one way, half a ping-pong; bandwidth: %d messages in flight; GB/s are 10^9 bytes\n",
+		PERF_IN_FLIGHT);
 	for (int c = 0; c < n; c++) {
 		all[c].rounds = calloc((size_t)o->rounds, sizeof(struct perf_round));
 		if (!all[c].rounds)

@@ -59,7 +59,8 @@ static void json_outcome(FILE *f, const struct outcome *out)
 {
 	const char *between = "";
 
-	fprintf(f, "    {\"case\": \"%s\", \"kind\": \"%s\", \"abi\": %d, \"ranks\": %d, \"result\": \"%s\", \"seconds\": %.3f, \"note\": ",
+	fprintf(f, "    {\"case\": \"%s\", \"kind\": \"%s\", \"abi\": %d, \"ranks\": %d, \"result\": \"%s\", \"seconds\": "
+		"%.3f, \"note\": ",
 		out->test->name, kind_name(out->test->kind), out->abi, out->ranks, words[out->result], out->seconds);
 	json_text(f, out->note);
 	fprintf(f, ", \"rules\": [");
@@ -88,7 +89,8 @@ int report_json(const struct report *r, const char *file)
 		return -1;
 	fprintf(f, "{\n  \"plugin\": ");
 	json_text(f, r->plugin);
-	fprintf(f, ",\n  \"seed\": %lu, \"passed\": %d, \"failed\": %d, \"advice\": %d, \"not_offered\": %d,\n  \"results\": [\n",
+	fprintf(f,
+		",\n  \"seed\": %lu, \"passed\": %d, \"failed\": %d, \"advice\": %d, \"not_offered\": %d,\n  \"results\": [\n",
 		(unsigned long)r->options->seed, r->passed, r->failed, r->advice, r->declined);
 	for (size_t i = 0; i < r->count; i++) {
 		json_outcome(f, &r->outcomes[i]);

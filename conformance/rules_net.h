@@ -1,16 +1,20 @@
 /* RULE(id, name, level, why): what NCCL asks of a net plugin. */
 RULE(NET_LOAD, "net.load", MUST,
-	"NCCL opens the library with RTLD_NOW and RTLD_LOCAL and reads a data symbol; a plugin that does not load or whose init fails is replaced by sockets.")
+	"NCCL opens the library with RTLD_NOW and RTLD_LOCAL and reads a data symbol; a plugin that does not load or whose "
+	"init fails is replaced by sockets.")
 RULE(NET_PROPERTIES, "net.properties", MUST,
 	"The topology search divides by speed and joins devices by name; sizes of zero stop every transfer.")
 RULE(NET_ARGUMENTS, "net.arguments", SHOULD,
-	"NCCL asks for no device beyond devices(); one that it does ask for by mistake is better refused than read past an array.")
+	"NCCL asks for no device beyond devices(); one that it does ask for by mistake is better refused than read past an "
+	"array.")
 RULE(NET_CONNECT, "net.connect", MUST,
 	"A connect polled in turn with the peer's accept ends with both halves of one connection.")
 RULE(NET_CONNECT_BLOCKS, "net.connect-never-blocks", MUST,
-	"One thread of NCCL polls the connects and accepts of all channels in turn: a call that waits for its peer waits for ever.")
+	"One thread of NCCL polls the connects and accepts of all channels in turn: a call that waits for its peer waits for "
+	"ever.")
 RULE(NET_ACCEPT_BLOCKS, "net.accept-never-blocks", MUST,
-	"One thread of NCCL polls the connects and accepts of all channels in turn: a call that waits for its peer waits for ever.")
+	"One thread of NCCL polls the connects and accepts of all channels in turn: a call that waits for its peer waits for "
+	"ever.")
 RULE(NET_HANDLE, "net.handle", MUST,
 	"The handle is 128 bytes inside a larger message of NCCL: what is written behind them destroys the message.")
 RULE(NET_BYTES, "net.bytes", MUST,
@@ -30,7 +34,8 @@ RULE(NET_COMPLETION, "net.completion", MUST,
 RULE(NET_REQUEST_OUT, "net.request-overwritten", MUST,
 	"*request holds NULL or 0x1 when irecv is called: it is an output, and what it held means nothing but a hint.")
 RULE(NET_REQUESTS, "net.requests", MUST,
-	"NCCL keeps up to 32 requests of a connection in flight; a plugin that cannot take one more says so with a NULL request.")
+	"NCCL keeps up to 32 requests of a connection in flight; a plugin that cannot take one more says so with a NULL "
+	"request.")
 RULE(NET_SEPARATE, "net.comms-separate", MUST,
 	"Each channel has its own connection: what is sent on one is received on that one alone.")
 RULE(NET_THREADS, "net.threads", MUST,
@@ -54,7 +59,8 @@ RULE(NET_FORK, "net.fork", MUST,
 RULE(NET_GROUP, "net.group", MUST,
 	"With maxRecvs above 1 one receive takes several messages, told apart by their tags.")
 RULE(NET_PROFILER, "net.profiler", MUST,
-	"From v10 on NCCL hands what the plugin tells of its requests to its profiler unseen: it reads behind the handle of a start, and a stop without one, or a second one, is memory of others.")
+	"From v10 on NCCL hands what the plugin tells of its requests to its profiler unseen: it reads behind the handle of "
+	"a start, and a stop without one, or a second one, is memory of others.")
 RULE(NET_PEER_LOST, "net.peer-lost", SHOULD,
 	"A peer that is gone should become an error of test: otherwise the job stands still until somebody notices.")
 RULE(NET_GARBAGE, "net.garbage-handle", SHOULD,

@@ -9,7 +9,8 @@ enum trace {
 	SENDRECV_REGISTERED,
 };
 
-enum { MAX_CHANNELS = 2, MAX_MESSAGES = 64, MAX_FLOWS = 2 * MAX_CHANNELS * 2 * MAX_RANKS, LL_BYTES = 524288, LL128_BYTES = 4915200 };
+enum { MAX_CHANNELS = 2, MAX_MESSAGES = 64, MAX_FLOWS = 2 * MAX_CHANNELS * 2 * MAX_RANKS, LL_BYTES = 524288,
+	LL128_BYTES = 4915200 };
 
 struct recorded {
 	enum trace trace;
@@ -194,7 +195,8 @@ static void finish(const struct replay *p, struct flow *f, int i)
 		memset(m->data, 0x3a, m->size);
 		return;
 	}
-	EXPECT_RULE(NET_SIZE, (size_t)m->got == size, "message %d of rank %d: expected %zu bytes, got %d", i, f->peer, size, m->got);
+	EXPECT_RULE(NET_SIZE, (size_t)m->got == size, "message %d of rank %d: expected %zu bytes, got %d", i, f->peer, size,
+		m->got);
 	under(NET_BYTES);
 	pattern_check("recorded operation", m->data, size, key(p, f, i));
 	under(NET_GUARDS);

@@ -36,7 +36,8 @@ typedef void (*nccl_logger)(int level, unsigned long subsystems, const char *fil
  * *event is NULL before START, and after it too if no profiler wants the event. NCCL 2.26 takes any type but START
  * for STOP. */
 typedef nccl_result (*nccl_profiler)(void **event, int type, void *parent, int64_t plugin, void *data);
-enum { NCCL_NET_EVENT_START = 0, NCCL_NET_EVENT_STOP = 1, NCCL_NET_EVENT_UPDATE = 2, NCCL_NET_EVENT_UPDATE_AND_STOP = 3 };
+enum { NCCL_NET_EVENT_START = 0, NCCL_NET_EVENT_STOP = 1, NCCL_NET_EVENT_UPDATE = 2,
+	NCCL_NET_EVENT_UPDATE_AND_STOP = 3 };
 
 /* What one piece of a collective's buffer is. */
 struct sge_v8 { void *mhandle; void *address; uint32_t size; };
@@ -71,7 +72,8 @@ struct props_v11 {
 	struct props_v9 v9;
 	int max_multi_request;
 };
-static_assert(sizeof(struct props_v11) == 112 && offsetof(struct props_v11, max_multi_request) == 104, "ncclNetProperties_v11");
+static_assert(sizeof(struct props_v11) == 112 &&
+	offsetof(struct props_v11, max_multi_request) == 104, "ncclNetProperties_v11");
 
 struct vprops_v12 { int count, devices[8]; };
 
@@ -87,7 +89,8 @@ struct props_v12 {
 	int16_t rail, plane;
 };
 static_assert(sizeof(struct props_v12) == 128 && offsetof(struct props_v12, max_p2p_bytes) == 104 &&
-	offsetof(struct props_v12, max_multi_request) == 120 && offsetof(struct props_v12, plane) == 126, "ncclNetProperties_v12");
+	offsetof(struct props_v12, max_multi_request) == 120 &&
+	offsetof(struct props_v12, plane) == 126, "ncclNetProperties_v12");
 
 struct comm_config { int traffic_class; }; /* v10 and later */
 struct comm_attr { int32_t max_peers, min_peers, max_flows, min_flows; };
@@ -123,7 +126,8 @@ struct net_v8 {
 	nccl_result (*irecv)(void *recv_comm, int n, void **data, int *sizes, int *tags, void **mhandles, void **request);
 	NET_END
 };
-static_assert(sizeof(struct net_v8) == 152 && offsetof(struct net_v8, isend) == 80 && offsetof(struct net_v8, test) == 104, "ncclNet_v8");
+static_assert(sizeof(struct net_v8) == 152 && offsetof(struct net_v8, isend) == 80 &&
+	offsetof(struct net_v8, test) == 104, "ncclNet_v8");
 
 struct net_v9 {
 	const char *name;
@@ -147,11 +151,13 @@ struct net_v10 {
 	nccl_result (*devices)(int *count);
 	nccl_result (*getProperties)(int dev, struct props_v9 *props);
 	nccl_result (*listen)(int dev, void *handle, void **listen_comm);
-	nccl_result (*connect)(int dev, struct comm_config *config, void *handle, void **send_comm, struct device_handle **device);
+	nccl_result (*connect)(int dev, struct comm_config *config, void *handle, void **send_comm,
+		struct device_handle **device);
 	nccl_result (*accept)(void *listen_comm, void **recv_comm, struct device_handle **device);
 	NET_MEMORY
 	nccl_result (*isend)(void *send_comm, void *data, size_t size, int tag, void *mhandle, void *phandle, void **request);
-	nccl_result (*irecv)(void *recv_comm, int n, void **data, size_t *sizes, int *tags, void **mhandles, void **phandles, void **request);
+	nccl_result (*irecv)(void *recv_comm, int n, void **data, size_t *sizes, int *tags, void **mhandles, void **phandles,
+		void **request);
 	NET_END
 	nccl_result (*makeVDevice)(int *dev, struct vprops_v9 *props);
 };
@@ -160,15 +166,18 @@ static_assert(sizeof(struct net_v10) == 160 && offsetof(struct net_v10, connect)
 /* v11 and v12 differ in their properties alone. */
 #define NET_V11(PROPS, VPROPS) { \
 	const char *name; \
-	nccl_result (*init)(void **ctx, uint64_t comm_id, struct comm_config *config, nccl_logger log, nccl_profiler profiler); \
+	nccl_result (*init)(void **ctx, uint64_t comm_id, struct comm_config *config, nccl_logger log, \
+		nccl_profiler profiler); \
 	nccl_result (*devices)(int *count); \
 	nccl_result (*getProperties)(int dev, struct PROPS *props); \
 	nccl_result (*listen)(void *ctx, int dev, void *handle, void **listen_comm); \
 	nccl_result (*connect)(void *ctx, int dev, void *handle, void **send_comm, struct device_handle **device); \
 	nccl_result (*accept)(void *listen_comm, void **recv_comm, struct device_handle **device); \
 	NET_MEMORY \
-	nccl_result (*isend)(void *send_comm, void *data, size_t size, int tag, void *mhandle, void *phandle, void **request); \
-	nccl_result (*irecv)(void *recv_comm, int n, void **data, size_t *sizes, int *tags, void **mhandles, void **phandles, void **request); \
+	nccl_result (*isend)(void *send_comm, void *data, size_t size, int tag, void *mhandle, void *phandle, \
+		void **request); \
+	nccl_result (*irecv)(void *recv_comm, int n, void **data, size_t *sizes, int *tags, void **mhandles, \
+		void **phandles, void **request); \
 	NET_END \
 	nccl_result (*makeVDevice)(int *dev, struct VPROPS *props); \
 	nccl_result (*finalize)(void *ctx); \
@@ -176,7 +185,8 @@ static_assert(sizeof(struct net_v10) == 160 && offsetof(struct net_v10, connect)
 }
 struct net_v11 NET_V11(props_v11, vprops_v9);
 struct net_v12 NET_V11(props_v12, vprops_v12);
-static_assert(sizeof(struct net_v11) == 176 && sizeof(struct net_v12) == 176 && offsetof(struct net_v12, finalize) == 160, "ncclNet_v11, _v12");
+static_assert(sizeof(struct net_v11) == 176 && sizeof(struct net_v12) == 176 &&
+	offsetof(struct net_v12, finalize) == 160, "ncclNet_v11, _v12");
 
 /* CollNet. dtype and op are ncclDataType_t and ncclRedOp_t. */
 #define COLL_CONNECT \
@@ -231,7 +241,8 @@ static_assert(sizeof(struct coll_v9) == 144 && offsetof(struct coll_v9, makeVDev
 }
 struct coll_v11 COLL_V11(props_v11, vprops_v9);
 struct coll_v12 COLL_V11(props_v12, vprops_v12);
-static_assert(sizeof(struct coll_v11) == 152 && sizeof(struct coll_v12) == 152 && offsetof(struct coll_v12, finalize) == 144, "ncclCollNet_v11, _v12");
+static_assert(sizeof(struct coll_v11) == 152 && sizeof(struct coll_v12) == 152 &&
+	offsetof(struct coll_v12, finalize) == 144, "ncclCollNet_v11, _v12");
 
 /* Tuner. A table of costs (us, below 0: not to be had) has a row an algorithm and a column a
  * protocol; it is declared as float ** and is float[algorithms][protocols]. */
@@ -241,7 +252,8 @@ enum { NCCL_ALGO_COLLNET_DIRECT = 2, NCCL_ALGO_COLLNET_CHAIN = 3, NCCL_ALGO_NVLS
 struct tuner_v1 { /* 2.20 alone */
 	const char *name;
 	nccl_result (*init)(size_t ranks, size_t nodes, nccl_logger log);
-	nccl_result (*getCollInfo)(int func, size_t bytes, int collnet, int nvls, int ops, int *algorithm, int *protocol, int *channels);
+	nccl_result (*getCollInfo)(int func, size_t bytes, int collnet, int nvls, int ops, int *algorithm, int *protocol,
+		int *channels);
 	nccl_result (*destroy)(void);
 };
 
@@ -256,7 +268,8 @@ struct tuner_v2 {
 struct tuner_v3 {
 	const char *name;
 	nccl_result (*init)(size_t ranks, size_t nodes, nccl_logger log, void **ctx);
-	nccl_result (*getCollInfo)(void *ctx, int func, size_t bytes, int ops, float **costs, int algorithms, int protocols, int *channels);
+	nccl_result (*getCollInfo)(void *ctx, int func, size_t bytes, int ops, float **costs, int algorithms, int protocols,
+		int *channels);
 	nccl_result (*destroy)(void *ctx);
 };
 
@@ -270,7 +283,8 @@ struct tuner_v4 {
 
 struct tuner_v5 {
 	const char *name;
-	nccl_result (*init)(void **ctx, uint64_t comm_id, size_t ranks, size_t nodes, nccl_logger log, void *domains, void *constants);
+	nccl_result (*init)(void **ctx, uint64_t comm_id, size_t ranks, size_t nodes, nccl_logger log, void *domains,
+		void *constants);
 	nccl_result (*getCollInfo)(void *ctx, int func, size_t bytes, int ops, float **costs, int algorithms, int protocols,
 		int registered, int *channels);
 	nccl_result (*finalize)(void *ctx);
@@ -278,13 +292,16 @@ struct tuner_v5 {
 
 struct tuner_v6 {
 	const char *name;
-	nccl_result (*init)(void **ctx, uint64_t comm_id, size_t ranks, size_t nodes, nccl_logger log, void *domains, void *constants);
+	nccl_result (*init)(void **ctx, uint64_t comm_id, size_t ranks, size_t nodes, nccl_logger log, void *domains,
+		void *constants);
 	nccl_result (*getCollInfo)(void *ctx, int func, size_t bytes, int ops, float **costs, int algorithms, int protocols,
 		int registered, int *channels);
 	nccl_result (*finalize)(void *ctx);
-	nccl_result (*getChunkSize)(void *ctx, int func, size_t bytes, int algorithm, int protocol, int channels, size_t *chunk);
+	nccl_result (*getChunkSize)(void *ctx, int func, size_t bytes, int algorithm, int protocol, int channels,
+		size_t *chunk);
 };
-static_assert(sizeof(struct tuner_v1) == 32 && sizeof(struct tuner_v4) == 32 && sizeof(struct tuner_v5) == 32 && sizeof(struct tuner_v6) == 40, "ncclTuner");
+static_assert(sizeof(struct tuner_v1) == 32 && sizeof(struct tuner_v4) == 32 && sizeof(struct tuner_v5) == 32 &&
+	sizeof(struct tuner_v6) == 40, "ncclTuner");
 
 /* Profiler: v4 (NCCL 2.27) and v5 (2.28); 2.30 takes v5 as well. Types of events, and states of recordEventState: a
  * proxy's operation comes to its turn; a net plugin's event is told anew. */
@@ -343,13 +360,15 @@ union profiler_state {
 
 struct profiler_v4 {
 	const char *name;
-	nccl_result (*init)(void **ctx, int *events, const char *comm_name, uint64_t comm_id, int nodes, int ranks, int rank, nccl_logger log);
+	nccl_result (*init)(void **ctx, int *events, const char *comm_name, uint64_t comm_id, int nodes, int ranks, int rank,
+		nccl_logger log);
 	PROFILER_ALIKE
 };
 
 struct profiler_v5 {
 	const char *name;
-	nccl_result (*init)(void **ctx, uint64_t comm_id, int *events, const char *comm_name, int nodes, int ranks, int rank, nccl_logger log);
+	nccl_result (*init)(void **ctx, uint64_t comm_id, int *events, const char *comm_name, int nodes, int ranks, int rank,
+		nccl_logger log);
 	PROFILER_ALIKE
 };
 

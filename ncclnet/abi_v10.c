@@ -7,7 +7,8 @@ static nccl_result net_init_v10(nccl_logger log, nccl_profiler profiler)
 	return plugin_init(log);
 }
 
-static nccl_result net_connect_v10(int dev, struct comm_config *config, void *handle, void **send_comm, struct device_handle **device)
+static nccl_result net_connect_v10(int dev, struct comm_config *config, void *handle, void **send_comm,
+	struct device_handle **device)
 {
 	(void)config;
 	return net_connect(NULL, dev, handle, send_comm, device);

@@ -1,7 +1,8 @@
 /* Net and CollNet v11, tuner v5: NCCL 2.28 and 2.29. Only the properties are shorter than those of v12. */
 #include "plugin.h"
 
-nccl_result net_init_v11(void **ctx, uint64_t comm_id, struct comm_config *config, nccl_logger log, nccl_profiler profiler)
+nccl_result net_init_v11(void **ctx, uint64_t comm_id, struct comm_config *config, nccl_logger log,
+	nccl_profiler profiler)
 {
 	nccl_result result = context_init(ctx, comm_id, log);
 

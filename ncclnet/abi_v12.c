@@ -12,5 +12,6 @@ EXPORT const struct coll_v12 ncclCollNetPlugin_v12 = {
 };
 
 EXPORT const struct tuner_v6 ncclTunerPlugin_v6 = {
-	.name = PLUGIN_NAME, .init = tuner_init_v6, .getCollInfo = tuner_costs, .finalize = tuner_destroy, .getChunkSize = tuner_chunk,
+	.name = PLUGIN_NAME, .init = tuner_init_v6, .getCollInfo = tuner_costs, .finalize = tuner_destroy,
+		.getChunkSize = tuner_chunk,
 };

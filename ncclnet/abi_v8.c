@@ -18,7 +18,8 @@ static nccl_result net_isend_v8(void *send_comm, void *data, int size, int tag, 
 	return net_isend(send_comm, data, (size_t)size, tag, mhandle, NULL, request);
 }
 
-static nccl_result net_irecv_v8(void *recv_comm, int n, void **data, int *sizes, int *tags, void **mhandles, void **request)
+static nccl_result net_irecv_v8(void *recv_comm, int n, void **data, int *sizes, int *tags, void **mhandles,
+	void **request)
 {
 	size_t size;
 
@@ -43,7 +44,8 @@ static nccl_result coll_iallreduce_v8(void *coll_comm, void *send, void *recv, i
 	return coll_iallreduce(coll_comm, send, recv, (size_t)count, dtype, op, send_mhandle, recv_mhandle, request);
 }
 
-static nccl_result coll_iallgather_v8(void *coll_comm, void *send, int parts, struct sge_v8 *recv_parts, size_t bytes_per_rank,
+static nccl_result coll_iallgather_v8(void *coll_comm, void *send, int parts, struct sge_v8 *recv_parts,
+	size_t bytes_per_rank,
 	size_t window_offset, size_t window_bytes, void *send_mhandle, void **request)
 {
 	struct sge_v9 part;
@@ -54,7 +56,8 @@ static nccl_result coll_iallgather_v8(void *coll_comm, void *send, int parts, st
 		window_offset, window_bytes, send_mhandle, request);
 }
 
-static nccl_result coll_ireducescatter_v8(void *coll_comm, int parts, struct sge_v8 *send_parts, void *recv, size_t bytes_per_rank,
+static nccl_result coll_ireducescatter_v8(void *coll_comm, int parts, struct sge_v8 *send_parts, void *recv,
+	size_t bytes_per_rank,
 	size_t window_offset, size_t window_bytes, int dtype, int op, void *recv_mhandle, void **request)
 {
 	struct sge_v9 part;

@@ -6,7 +6,8 @@ static nccl_result net_isend_v9(void *send_comm, void *data, size_t size, int ta
 	return net_isend(send_comm, data, size, tag, mhandle, NULL, request);
 }
 
-static nccl_result net_irecv_v9(void *recv_comm, int n, void **data, size_t *sizes, int *tags, void **mhandles, void **request)
+static nccl_result net_irecv_v9(void *recv_comm, int n, void **data, size_t *sizes, int *tags, void **mhandles,
+	void **request)
 {
 	return net_irecv(recv_comm, n, data, sizes, tags, mhandles, NULL, request);
 }

@@ -139,7 +139,8 @@ static nccl_result check_call(const char *call, const void *comm, void **request
 static nccl_result check_reduction(const char *call, int dtype, int op)
 {
 	return reducible(dtype, op) ? NCCL_SUCCESS
-		  : plugin_refuse(NCCL_INVALID_ARGUMENT, "%s: type %d with operation %d is not what reduceSupport accepts", call, dtype, op);
+		  : plugin_refuse(NCCL_INVALID_ARGUMENT, "%s: type %d with operation %d is not what reduceSupport accepts", call,
+		  	dtype, op);
 }
 
 /* buffer_at is memory_at for a buffer that must be there. */
@@ -159,10 +160,12 @@ static nccl_result check_window(const char *call, const struct coll_comm *c, int
 	if (parts != 1 || part == NULL)
 		return plugin_refuse(NCCL_INVALID_ARGUMENT, "%s: %d parts; 1 is allowed", call, part == NULL ? 0 : parts);
 	if (w->shard > SIZE_MAX / ranks || w->offset > w->shard * ranks || w->bytes > w->shard * ranks - w->offset)
-		return plugin_refuse(NCCL_INVALID_ARGUMENT, "%s: a window of %zu bytes at %zu is not inside %zu ranks' %zu bytes", call,
+		return plugin_refuse(NCCL_INVALID_ARGUMENT, "%s: a window of %zu bytes at %zu is not inside %zu ranks' %zu bytes",
+			call,
 			w->bytes, w->offset, ranks, w->shard);
 	if (part->size < w->bytes)
-		return plugin_refuse(NCCL_INVALID_ARGUMENT, "%s: the part holds %zu bytes, the window %zu", call, part->size, w->bytes);
+		return plugin_refuse(NCCL_INVALID_ARGUMENT, "%s: the part holds %zu bytes, the window %zu", call, part->size,
+			w->bytes);
 	return buffer_at(call, part->mhandle, part->address, w->bytes, at);
 }
 
@@ -202,7 +205,8 @@ nccl_result coll_iallgather(void *coll_comm, void *send, int parts, struct sge_v
 	return posted(goCollAllgather(c->group, from, mine, window, w, r), NCCL_ALLGATHER, r, request);
 }
 
-nccl_result coll_ireducescatter(void *coll_comm, int parts, struct sge_v9 *send_parts, void *recv, size_t bytes_per_rank,
+nccl_result coll_ireducescatter(void *coll_comm, int parts, struct sge_v9 *send_parts, void *recv,
+	size_t bytes_per_rank,
 	size_t window_offset, size_t window_bytes, int dtype, int op, void *recv_mhandle, void **request)
 {
 	struct coll_comm *c = coll_comm;
@@ -242,7 +246,8 @@ nccl_result coll_iallreduce(void *coll_comm, void *send, void *recv, size_t coun
 	if (result != NCCL_SUCCESS)
 		return result;
 	if (count > MAX_COLL_BYTES / (size_t)type_size(dtype))
-		return plugin_refuse(NCCL_INVALID_ARGUMENT, "iallreduce: %zu elements of %d bytes; at most %zu bytes are allowed", count,
+		return plugin_refuse(NCCL_INVALID_ARGUMENT, "iallreduce: %zu elements of %d bytes; at most %zu bytes are allowed",
+			count,
 			type_size(dtype), MAX_COLL_BYTES);
 	bytes = count * (size_t)type_size(dtype);
 	if ((result = buffer_at("iallreduce", send_mhandle, send, bytes, &from)) != NCCL_SUCCESS)
@@ -304,7 +309,8 @@ nccl_result coll_register(void *coll_comm, void *data, size_t size, int type, vo
 	return registered(coll_comm, size, memory_register(NULL, data, size, type, mhandle));
 }
 
-nccl_result coll_register_dmabuf(void *coll_comm, void *data, size_t size, int type, uint64_t offset, int fd, void **mhandle)
+nccl_result coll_register_dmabuf(void *coll_comm, void *data, size_t size, int type, uint64_t offset, int fd,
+	void **mhandle)
 {
 	return registered(coll_comm, size, memory_register_dmabuf(NULL, data, size, type, offset, fd, mhandle));
 }

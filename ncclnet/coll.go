@@ -33,7 +33,9 @@ var collGroups = handles[*collGroup]{what: "CollNet communicator"}
 // post begins an operation that completes a request of C's. The request stays until its operation
 // has ended: coll_close waits for that. It is left COLL_FREE if too much waits already: then NCCL
 // is to ask again.
-func post(call string, handle C.int64_t, r *C.struct_coll_request, f func(*group.Group) (*group.Work, error)) C.nccl_result {
+func post(
+	call string, handle C.int64_t, r *C.struct_coll_request, f func(*group.Group) (*group.Work, error),
+) C.nccl_result {
 	return verdict(call, func() error {
 		g, err := collGroups.get(int64(handle))
 		if err != nil {
@@ -95,7 +97,10 @@ func bounded(w *C.struct_coll_window) (shard, offset int, err error) {
 }
 
 //export goCollAllgather
-func goCollAllgather(handle C.int64_t, send unsafe.Pointer, own C.size_t, window unsafe.Pointer, w C.struct_coll_window, r *C.struct_coll_request) C.nccl_result {
+func goCollAllgather(
+	handle C.int64_t, send unsafe.Pointer, own C.size_t, window unsafe.Pointer, w C.struct_coll_window,
+	r *C.struct_coll_request,
+) C.nccl_result {
 	return post("iallgather", handle, r, func(g *group.Group) (*group.Work, error) {
 		shard, offset, err := bounded(&w)
 		if err != nil {
@@ -106,7 +111,10 @@ func goCollAllgather(handle C.int64_t, send unsafe.Pointer, own C.size_t, window
 }
 
 //export goCollReduceScatter
-func goCollReduceScatter(handle C.int64_t, window unsafe.Pointer, w C.struct_coll_window, recv unsafe.Pointer, own C.size_t, dtype, op C.int, r *C.struct_coll_request) C.nccl_result {
+func goCollReduceScatter(
+	handle C.int64_t, window unsafe.Pointer, w C.struct_coll_window, recv unsafe.Pointer, own C.size_t, dtype, op C.int,
+	r *C.struct_coll_request,
+) C.nccl_result {
 	return post("ireducescatter", handle, r, func(g *group.Group) (*group.Work, error) {
 		shard, offset, err := bounded(&w)
 		if err != nil {
@@ -121,7 +129,9 @@ func goCollReduceScatter(handle C.int64_t, window unsafe.Pointer, w C.struct_col
 }
 
 //export goCollAllreduce
-func goCollAllreduce(handle C.int64_t, send, recv unsafe.Pointer, bytes C.size_t, dtype, op C.int, r *C.struct_coll_request) C.nccl_result {
+func goCollAllreduce(
+	handle C.int64_t, send, recv unsafe.Pointer, bytes C.size_t, dtype, op C.int, r *C.struct_coll_request,
+) C.nccl_result {
 	return post("iallreduce", handle, r, func(g *group.Group) (*group.Work, error) {
 		t, o, err := reduction("iallreduce", dtype, op)
 		if err != nil {

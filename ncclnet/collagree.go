@@ -44,21 +44,23 @@ func agree(offers []offer) agreement {
 	return a
 }
 
-// hears returns whether multicast reaches all ranks. A node with several GPUs has a group for each of
-// them, which find out for themselves, as with answers: there it is an error if it does not, unless
+// multicastReaches returns whether multicast reaches all ranks. A node with several GPUs has a group for each of
+// them, which find out for themselves, as with switchAnswers: there it is an error if it does not, unless
 // the setting says so on all of them.
-func hears(g *group.Group, setting string, crowded bool) (bool, error) {
-	if crowded && !g.Multicast() && setting != "off" {
-		return false, fmt.Errorf("multicast does not reach all ranks: with several CollNet devices it must, or MCAST_MULTICAST be off (here: %s)", g.Info().AllgatherReason)
+func multicastReaches(g *group.Group, setting string, severalDevices bool) (bool, error) {
+	if severalDevices && !g.Multicast() && setting != "off" {
+		return false,
+			fmt.Errorf("multicast does not reach all ranks: with several CollNet devices it must, or MCAST_MULTICAST be off "+
+				"(here: %s)", g.Info().AllgatherReason)
 	}
 	return g.Multicast(), nil
 }
 
-// answers has all ranks make their first Reduce-Scatter, which joins them to the switch, and returns
+// switchAnswers has all ranks make their first Reduce-Scatter, which joins them to the switch, and returns
 // whether it went through the switch on all of them: each rank tells all others how its own one went. A
 // node with several GPUs has a group for each GPU, and these groups cannot ask each other. There a switch
 // that does not answer is an error, which makes NCCL give up CollNet in all of them.
-func answers(g *group.Group, crowded bool) (bool, error) {
+func switchAnswers(g *group.Group, severalDevices bool) (bool, error) {
 	size := g.Info().Size
 	const element = 4 // bytes of an f32
 	if err := g.ReduceScatter(make([]byte, size*element), make([]byte, element), reduce.F32, reduce.Sum, 1); err != nil {
@@ -74,8 +76,10 @@ func answers(g *group.Group, crowded bool) (bool, error) {
 	for r, b := range all {
 		switch {
 		case b == 1:
-		case crowded:
-			return false, fmt.Errorf("the switch does not answer rank %d: with several CollNet devices it must, or MCAST_SWITCH be empty (here: %s)", r, g.Info().ReduceScatterReason)
+		case severalDevices:
+			return false,
+				fmt.Errorf("the switch does not answer rank %d: with several CollNet devices it must, or MCAST_SWITCH be empty "+
+					"(here: %s)", r, g.Info().ReduceScatterReason)
 		default:
 			return false, nil
 		}

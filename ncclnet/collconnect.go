@@ -32,11 +32,11 @@ import (
 // connect reach this one. Only rank 0's is used.
 type collListener struct {
 	net.Listener
-	settings config.Settings
-	device   netdev.Device
-	crowded  bool // CollNet has several devices: one for each GPU of a node
-	once     sync.Once
-	err      error
+	settings       config.Settings
+	device         netdev.Device
+	severalDevices bool // CollNet has several devices: one for each GPU of a node
+	once           sync.Once
+	err            error
 }
 
 // Close may be called twice: a rendezvous closes its listener when it is done.
@@ -121,7 +121,9 @@ func goCollListen(dev C.int, handle unsafe.Pointer, out *C.int64_t) C.nccl_resul
 		_, _ = rand.Read(key[:]) // never fails, says crypto/rand
 		h := collHandle{at: at, key: binary.BigEndian.Uint64(key[:]), guid: d.GUID}
 		h.put(unsafe.Slice((*byte)(handle), C.NCCL_HANDLE_BYTES))
-		*out = C.int64_t(collListeners.add(&collListener{Listener: ln, settings: s, device: d, crowded: collDevices() > 1}))
+		*out = C.int64_t(collListeners.add(&collListener{
+			Listener: ln, settings: s, device: d, severalDevices: collDevices() > 1,
+		}))
 		return nil
 	})
 }
@@ -144,7 +146,10 @@ func closeCollListener(handle C.int64_t) error {
 // goCollConnect closes the listener if it fails: NCCL does not, then.
 //
 //export goCollConnect
-func goCollConnect(handles *unsafe.Pointer, ranks, rank C.int, listener C.int64_t, out *C.int64_t, drives *C.bool, agreed *C.struct_coll_agreed) C.nccl_result {
+func goCollConnect(
+	handles *unsafe.Pointer, ranks, rank C.int, listener C.int64_t, out *C.int64_t, drives *C.bool,
+	agreed *C.struct_coll_agreed,
+) C.nccl_result {
 	return verdict("CollNet connect", func() error {
 		err := collConnect(handles, ranks, rank, listener, out, drives, agreed)
 		if err != nil {
@@ -154,13 +159,17 @@ func goCollConnect(handles *unsafe.Pointer, ranks, rank C.int, listener C.int64_
 	})
 }
 
-func collConnect(handles *unsafe.Pointer, ranks, rank C.int, listener C.int64_t, out *C.int64_t, drives *C.bool, agreed *C.struct_coll_agreed) error {
+func collConnect(
+	handles *unsafe.Pointer, ranks, rank C.int, listener C.int64_t, out *C.int64_t, drives *C.bool,
+	agreed *C.struct_coll_agreed,
+) error {
 	l, err := collListeners.get(int64(listener))
 	if err != nil {
 		return argument("%v", err)
 	}
 	if ranks < 1 || ranks > group.MaxRanks || rank < 0 || rank >= ranks {
-		return argument("rank %d of %d is not allowed: want 1 to %d ranks, numbered from 0", int(rank), int(ranks), group.MaxRanks)
+		return argument("rank %d of %d is not allowed: want 1 to %d ranks, numbered from 0", int(rank), int(ranks),
+			group.MaxRanks)
 	}
 	first, oneHost, err := readCollHandles(unsafe.Slice(handles, int(ranks)))
 	if err != nil {
@@ -207,7 +216,8 @@ func (l *collListener) connect(first collHandle, rank, size int) (*group.Group, 
 	var blob string
 	if unfit == nil {
 		traceOnSignal(&settings)
-		blob = l.tuning() + "\n" + offer{l.settings.Switch != "", bool(C.nvswitch_seen())}.String() + "\n" + string(endpoint.Blob())
+		blob = l.tuning() + "\n" + offer{l.settings.Switch != "", bool(C.nvswitch_seen())}.String() + "\n" +
+			string(endpoint.Blob())
 	} else {
 		blob = failedBlob + unfit.Error()
 		blob = blob[:min(len(blob), 500)]
@@ -228,9 +238,9 @@ func (l *collListener) connect(first collHandle, rank, size int) (*group.Group, 
 	if err != nil {
 		return nil, agreed, err
 	}
-	agreed.multicast, err = hears(g, l.settings.Multicast, l.crowded)
+	agreed.multicast, err = multicastReaches(g, l.settings.Multicast, l.severalDevices)
 	if err == nil && agreed.switched {
-		agreed.switched, err = answers(g, l.crowded)
+		agreed.switched, err = switchAnswers(g, l.severalDevices)
 	}
 	if err == nil {
 		err = g.Barrier() // once it is done, all ranks have joined

@@ -10,7 +10,9 @@ import (
 
 func TestCollHandles(t *testing.T) {
 	made := func(last byte, guid uint64) (collHandle, []byte) {
-		h := collHandle{at: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, last}), 5000+uint16(last)), key: 1<<63 | 5, guid: guid}
+		h := collHandle{
+			at: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, last}), 5000+uint16(last)), key: 1<<63 | 5, guid: guid,
+		}
 		b := make([]byte, 128)
 		for i := range b {
 			b[i] = 0xee

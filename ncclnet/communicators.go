@@ -34,7 +34,9 @@ var communicators struct {
 }
 
 //export goCommunicatorAdd
-func goCommunicatorAdd(ranks, nodes C.size_t, why *C.char, allgatherFrom, reduceScatterFrom C.size_t, connected *C.struct_connected) C.int64_t {
+func goCommunicatorAdd(
+	ranks, nodes C.size_t, why *C.char, allgatherFrom, reduceScatterFrom C.size_t, connected *C.struct_connected,
+) C.int64_t {
 	c := communicator{
 		ID:        nextHandle.Add(1),
 		Ranks:     uint64(ranks),

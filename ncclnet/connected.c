@@ -144,4 +144,5 @@ void connected_window(struct connected *c, int func)
 }
 
 /* connected_windows returns how many there have been. The caller has a claim. */
-uint64_t connected_windows(struct connected *c, int func) { return __atomic_load_n(&c->windows[func], __ATOMIC_RELAXED); }
+uint64_t connected_windows(struct connected *c,
+	int func) { return __atomic_load_n(&c->windows[func], __ATOMIC_RELAXED); }

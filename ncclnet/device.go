@@ -88,7 +88,10 @@ func stretch(name string, p C.uint64_t, bytes C.size_t, ranks int) (uintptr, err
 }
 
 //export goDeviceAllgather
-func goDeviceAllgather(handle C.int64_t, at *C.struct_mcast_stream, send, recv C.uint64_t, bytes C.size_t, work *C.int64_t, e *C.char, n C.size_t) C.int {
+func goDeviceAllgather(
+	handle C.int64_t, at *C.struct_mcast_stream, send, recv C.uint64_t, bytes C.size_t, work *C.int64_t, e *C.char,
+	n C.size_t,
+) C.int {
 	return startDevice(handle, at, work, e, n, func(g *group.Group, at group.DeviceAt) (*group.DeviceWork, error) {
 		s, err := stretch("mcast_device_allgather: send", send, bytes, 1)
 		if err != nil {
@@ -103,7 +106,10 @@ func goDeviceAllgather(handle C.int64_t, at *C.struct_mcast_stream, send, recv C
 }
 
 //export goDeviceBroadcast
-func goDeviceBroadcast(handle C.int64_t, at *C.struct_mcast_stream, buf C.uint64_t, bytes C.size_t, root C.int, work *C.int64_t, e *C.char, n C.size_t) C.int {
+func goDeviceBroadcast(
+	handle C.int64_t, at *C.struct_mcast_stream, buf C.uint64_t, bytes C.size_t, root C.int, work *C.int64_t, e *C.char,
+	n C.size_t,
+) C.int {
 	return startDevice(handle, at, work, e, n, func(g *group.Group, at group.DeviceAt) (*group.DeviceWork, error) {
 		b, err := stretch("mcast_device_broadcast: buf", buf, bytes, 1)
 		if err != nil {
@@ -114,7 +120,10 @@ func goDeviceBroadcast(handle C.int64_t, at *C.struct_mcast_stream, buf C.uint64
 }
 
 //export goDeviceReduceScatter
-func goDeviceReduceScatter(handle C.int64_t, at *C.struct_mcast_stream, send, recv C.uint64_t, count C.size_t, dtype, op C.int, factor C.double, work *C.int64_t, e *C.char, n C.size_t) C.int {
+func goDeviceReduceScatter(
+	handle C.int64_t, at *C.struct_mcast_stream, send, recv C.uint64_t, count C.size_t, dtype, op C.int, factor C.double,
+	work *C.int64_t, e *C.char, n C.size_t,
+) C.int {
 	return startDevice(handle, at, work, e, n, func(g *group.Group, at group.DeviceAt) (*group.DeviceWork, error) {
 		t, o, err := reduction("mcast_device_reduce_scatter", dtype, op)
 		if err != nil {
@@ -134,7 +143,10 @@ func goDeviceReduceScatter(handle C.int64_t, at *C.struct_mcast_stream, send, re
 }
 
 //export goDeviceAllreduce
-func goDeviceAllreduce(handle C.int64_t, at *C.struct_mcast_stream, send, recv C.uint64_t, count C.size_t, dtype, op C.int, factor C.double, work *C.int64_t, e *C.char, n C.size_t) C.int {
+func goDeviceAllreduce(
+	handle C.int64_t, at *C.struct_mcast_stream, send, recv C.uint64_t, count C.size_t, dtype, op C.int, factor C.double,
+	work *C.int64_t, e *C.char, n C.size_t,
+) C.int {
 	return startDevice(handle, at, work, e, n, func(g *group.Group, at group.DeviceAt) (*group.DeviceWork, error) {
 		t, o, err := reduction("mcast_device_allreduce", dtype, op)
 		if err != nil {

@@ -16,11 +16,14 @@ func TestDevicesKeepTheirPlaces(t *testing.T) {
 	never := func(string) ([]netdev.Device, error) { return nil, down }
 
 	first := refreshed(nil, []netdev.Device{{Name: "eth0", Addr: a, GUID: 7, SpeedMbps: 10}, {Name: "eth1"}}, never)
-	require.Equal(t, []device{{Device: netdev.Device{Name: "eth0", Addr: a, GUID: 7, SpeedMbps: 10}}, {Device: netdev.Device{Name: "eth1"}}}, first)
+	require.Equal(t, []device{{Device: netdev.Device{Name: "eth0", Addr: a, GUID: 7, SpeedMbps: 10}},
+		{Device: netdev.Device{Name: "eth1"}}}, first)
 
 	// The default route moved to a new interface, an address and a speed changed.
-	next := refreshed(first, []netdev.Device{{Name: "eth2"}, {Name: "eth1"}, {Name: "eth0", Addr: b, GUID: 8, SpeedMbps: 20}}, never)
-	require.Equal(t, []device{{Device: netdev.Device{Name: "eth0", Addr: b, GUID: 7, SpeedMbps: 20}}, {Device: netdev.Device{Name: "eth1"}}, {Device: netdev.Device{Name: "eth2"}}}, next)
+	next := refreshed(first,
+		[]netdev.Device{{Name: "eth2"}, {Name: "eth1"}, {Name: "eth0", Addr: b, GUID: 8, SpeedMbps: 20}}, never)
+	require.Equal(t, []device{{Device: netdev.Device{Name: "eth0", Addr: b, GUID: 7, SpeedMbps: 20}},
+		{Device: netdev.Device{Name: "eth1"}}, {Device: netdev.Device{Name: "eth2"}}}, next)
 	require.Equal(t, a, first[0].Addr, "who holds the older list keeps it")
 
 	// One is down, another is there but not listed: MCAST_IFACE names the third.
@@ -40,7 +43,8 @@ func TestDevicesKeepTheirPlaces(t *testing.T) {
 }
 
 func TestRepeated(t *testing.T) {
-	all := repeated([]device{{Device: netdev.Device{Name: "eth0", GUID: 7}}, {Device: netdev.Device{Name: "eth1"}}}, 3, []string{"a", "b"})
+	all := repeated([]device{{Device: netdev.Device{Name: "eth0", GUID: 7}}, {Device: netdev.Device{Name: "eth1"}}}, 3,
+		[]string{"a", "b"})
 	var labels, near []string
 	var guids []uint64
 	for _, d := range all {

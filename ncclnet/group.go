@@ -35,7 +35,10 @@ var (
 )
 
 //export goOpen
-func goOpen(rank, size C.int, options *C.char, blob unsafe.Pointer, capacity C.size_t, length *C.size_t, out *C.int64_t, e *C.char, n C.size_t) C.int {
+func goOpen(
+	rank, size C.int, options *C.char, blob unsafe.Pointer, capacity C.size_t, length *C.size_t, out *C.int64_t, e *C.char,
+	n C.size_t,
+) C.int {
 	err := func() (err error) {
 		defer guard(&err)
 		if length == nil || out == nil {
@@ -59,7 +62,8 @@ func goOpen(rank, size C.int, options *C.char, blob unsafe.Pointer, capacity C.s
 		*length = C.size_t(len(b))
 		dst, err := memory("mcast_open: blob", blob, capacity)
 		if err == nil && len(dst) < len(b) {
-			err = argument("mcast_open: blob holds %d bytes; %d are needed, MCAST_BLOB_MAX (%d) are always enough", len(dst), len(b), group.MaxBlob)
+			err = argument("mcast_open: blob holds %d bytes; %d are needed, MCAST_BLOB_MAX (%d) are always enough", len(dst),
+				len(b), group.MaxBlob)
 		}
 		if err != nil {
 			ep.Close()
@@ -112,7 +116,9 @@ func parseOptions(options *C.char) (map[string]string, error) {
 }
 
 //export goJoin
-func goJoin(handle C.int64_t, blobs unsafe.Pointer, lens *C.size_t, timeoutMS C.int64_t, out *C.int64_t, e *C.char, n C.size_t) C.int {
+func goJoin(
+	handle C.int64_t, blobs unsafe.Pointer, lens *C.size_t, timeoutMS C.int64_t, out *C.int64_t, e *C.char, n C.size_t,
+) C.int {
 	err := func() (err error) {
 		defer guard(&err)
 		ep, err := endpoints.take(int64(handle))
@@ -136,7 +142,8 @@ func goJoin(handle C.int64_t, blobs unsafe.Pointer, lens *C.size_t, timeoutMS C.
 		ctx, cancel := context.Background(), context.CancelFunc(func() {})
 		if timeoutMS > 0 {
 			limit := time.Duration(timeoutMS) * time.Millisecond
-			ctx, cancel = context.WithTimeoutCause(ctx, limit, fmt.Errorf("the time given to mcast_join, %v, is over: %w", limit, context.DeadlineExceeded))
+			ctx, cancel = context.WithTimeoutCause(ctx, limit,
+				fmt.Errorf("the time given to mcast_join, %v, is over: %w", limit, context.DeadlineExceeded))
 		}
 		defer cancel()
 		g, err := ep.Join(ctx, all)

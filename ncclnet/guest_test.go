@@ -15,7 +15,8 @@ func harness(t *testing.T, name, says string, env ...string) {
 	t.Helper()
 	root, err := filepath.Abs("..")
 	require.NoError(t, err)
-	c := exec.CommandContext(t.Context(), filepath.Join(root, "conformance/build/nccl-net-conformance"), "--plugin", filepath.Join(root, "lib/libnccl-net-mcast.so"),
+	c := exec.CommandContext(t.Context(), filepath.Join(root, "conformance/build/nccl-net-conformance"), "--plugin",
+		filepath.Join(root, "lib/libnccl-net-mcast.so"),
 		"--abi", "newest", "--case", name, "--strict", "--verbose")
 	c.Env = append(os.Environ(), env...)
 	said, err := c.CombinedOutput()

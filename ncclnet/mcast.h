@@ -231,10 +231,11 @@ int mcast_info(int64_t group, char *buf, size_t cap, size_t *len, char *err, siz
 int mcast_communicators(char *buf, size_t cap, size_t *len, char *err, size_t errlen);
 
 /* mcast_trace writes the latest operations of the groups of this process (the newest 512 of each lane,
- * with their phases, waits and repairs) to a file that ui.perfetto.dev and chrome://tracing show, with the clock of torch.profiler's traces: docs/how-to/monitor.md. MCAST_E_ARGUMENT: the file
- * cannot be there (no such directory, no permission, a directory or device has its name);
- * MCAST_E_UNAVAILABLE: the file system is full or fails. Either names the path and the cause, and no
- * part of the file stays. Groups that are closed, or have MCAST_TRACE=off, are not in it. */
+ * with their phases, waits and repairs) to a file that ui.perfetto.dev and chrome://tracing show, with the clock of
+ * torch.profiler's traces: docs/how-to/monitor.md. MCAST_E_ARGUMENT: the file cannot be there (no such directory, no
+ * permission, a directory or device has its name); MCAST_E_UNAVAILABLE: the file system is full or fails. Either names
+ * the path and the cause, and no part of the file stays. Groups that are closed, or have MCAST_TRACE=off, are not in
+ * it. */
 int mcast_trace(const char *path, char *err, size_t errlen);
 
 /* A net plugin tells a profiler plugin of NCCL (NCCL_PROFILER_PLUGIN) of each of its messages, from net ABI v11
@@ -242,7 +243,8 @@ int mcast_trace(const char *path, char *err, size_t errlen);
  * mcast_net_event. The upper bits of the id stand for this library, the lower 16 for the version of the struct. */
 #define MCAST_NET_EVENT_ID ((int64_t)0x6d63 << 16 | 1)
 enum { MCAST_NET_TCP = 1, MCAST_NET_SHM = 2, MCAST_NET_RDMA = 3 };
-/* A message that has failed has its error in NCCL's log; one that is abandoned was in flight when NCCL closed the connection. */
+/* A message that has failed has its error in NCCL's log; one that is abandoned was in flight when NCCL closed the
+ * connection. */
 enum { MCAST_NET_IN_FLIGHT = 0, MCAST_NET_DONE = 1, MCAST_NET_FAILED = 2, MCAST_NET_ABANDONED = 3 };
 /* The struct is the library's, and may be read inside startEvent and recordEventState alone. When the event starts,
  * all moments are 0 and the outcome is MCAST_NET_IN_FLIGHT. recordEventState (ncclProfilerNetPluginUpdate) brings the

@@ -39,7 +39,8 @@ nccl_result memory_register(void *comm, void *data, size_t size, int type, void 
 	return end(goRegister(data, size, type, r), r, mhandle);
 }
 
-nccl_result memory_register_dmabuf(void *comm, void *data, size_t size, int type, uint64_t offset, int fd, void **mhandle)
+nccl_result memory_register_dmabuf(void *comm, void *data, size_t size, int type, uint64_t offset, int fd,
+	void **mhandle)
 {
 	struct region *r;
 	nccl_result result = begin(data, size, mhandle, &r);
@@ -68,6 +69,7 @@ nccl_result memory_deregister(void *comm, void *mhandle)
 /* memory_outside complains about a buffer that is not inside its registration. */
 nccl_result memory_outside(const struct region *r, const void *data, size_t size, const char *call)
 {
-	return plugin_refuse(NCCL_INVALID_ARGUMENT, "%s: %zu bytes at %p are not inside what its mhandle registers, %zu bytes at %p",
+	return plugin_refuse(NCCL_INVALID_ARGUMENT,
+		"%s: %zu bytes at %p are not inside what its mhandle registers, %zu bytes at %p",
 		call, size, data, r->size, (void *)r->base);
 }

@@ -78,7 +78,8 @@ func goRegister(data unsafe.Pointer, size C.size_t, typ C.int, out *C.struct_reg
 		case typ == C.NCCL_PTR_HOST:
 			r.cache = pinnedBy(device)
 		default:
-			err = argument("memory of type %d is not allowed: want %d, host memory, or %d, a GPU's", int(typ), int(C.NCCL_PTR_HOST), int(C.NCCL_PTR_CUDA))
+			err = argument("memory of type %d is not allowed: want %d, host memory, or %d, a GPU's", int(typ),
+				int(C.NCCL_PTR_HOST), int(C.NCCL_PTR_CUDA))
 		}
 		if err != nil {
 			return err
@@ -111,11 +112,14 @@ func kindOf(data unsafe.Pointer, size uintptr, typ C.int) (gpudirect.Kind, error
 		return 0, argument("GPU memory without a DMA-BUF is not allowed with MCAST_GPU_MEMORY=dmabuf, and NCCL gave none: " +
 			"the GPU, its driver or NCCL_DMABUF_ENABLE=0 rule it out; use MCAST_GPU_MEMORY=host")
 	}
-	return 0, argument("memory of type %d is not allowed with MCAST_GPU_MEMORY=%s: want %d, host memory", int(typ), setting, int(C.NCCL_PTR_HOST))
+	return 0, argument("memory of type %d is not allowed with MCAST_GPU_MEMORY=%s: want %d, host memory", int(typ),
+		setting, int(C.NCCL_PTR_HOST))
 }
 
 //export goRegisterDMABuf
-func goRegisterDMABuf(data unsafe.Pointer, size C.size_t, offset C.uint64_t, fd C.int, out *C.struct_region) C.nccl_result {
+func goRegisterDMABuf(
+	data unsafe.Pointer, size C.size_t, offset C.uint64_t, fd C.int, out *C.struct_region,
+) C.nccl_result {
 	return verdict("regMrDmaBuf", func() error {
 		if device := p2p.DeviceAt(out.device); device != nil {
 			m, err := device.RegisterDMABuf(int(fd), uint64(offset), uintptr(size), uintptr(data))

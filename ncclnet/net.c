@@ -11,8 +11,9 @@ struct net_listener {
 };
 
 /* Up to v10 init makes no context: the profiler of the last one counts. NCCL gives the same each time. What NCCL 2.27
- * gives crashes unless the profiler that is loaded asks for what net plugins tell (it reads by a pointer in the parent that
- * it has not set; since 2.28.3 it has), and whether it does only our own says. NCCL's own plugins are built without this. */
+ * gives crashes unless the profiler that is loaded asks for what net plugins tell (it reads by a pointer in the parent
+ * that it has not set; since 2.28.3 it has), and whether it does only our own says. NCCL's own plugins are built
+ * without this. */
 static nccl_profiler profiler_v10;
 
 void net_profiler_v10(nccl_profiler profiler) { __atomic_store_n(&profiler_v10, profiler, __ATOMIC_RELEASE); }
@@ -51,7 +52,8 @@ static nccl_result net_failed(int code, struct p2p_comm *comm, const char *call)
 }
 
 /* What the device of a comm knows a buffer by; 0 where it has none, or there is no byte. */
-static nccl_result key_of(struct p2p_comm *comm, const struct region *r, const void *data, size_t size, bool receive, uint32_t *key,
+static nccl_result key_of(struct p2p_comm *comm, const struct region *r, const void *data, size_t size, bool receive,
+	uint32_t *key,
 	const char *call)
 {
 	void *device = p2p_device_of(comm);
@@ -60,7 +62,8 @@ static nccl_result key_of(struct p2p_comm *comm, const struct region *r, const v
 	if (device == NULL || size == 0)
 		return NCCL_SUCCESS;
 	if (r == NULL || r->device != device)
-		return plugin_refuse(NCCL_INVALID_ARGUMENT, "%s: %zu bytes at %p are not registered with the RDMA device of the connection",
+		return plugin_refuse(NCCL_INVALID_ARGUMENT,
+			"%s: %zu bytes at %p are not registered with the RDMA device of the connection",
 			call, size, data);
 	*key = receive ? r->remote : r->local;
 	return NCCL_SUCCESS;
@@ -146,7 +149,8 @@ nccl_result net_isend(void *send_comm, void *data, size_t size, int tag, void *m
 	return code == P2P_OK ? NCCL_SUCCESS : net_failed(code, send_comm, "isend");
 }
 
-nccl_result net_irecv(void *recv_comm, int n, void **data, size_t *sizes, int *tags, void **mhandles, void **phandles, void **request)
+nccl_result net_irecv(void *recv_comm, int n, void **data, size_t *sizes, int *tags, void **mhandles, void **phandles,
+	void **request)
 {
 	void *at;
 	uint32_t key;

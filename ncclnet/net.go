@@ -54,7 +54,8 @@ func netOptions(dev int) (p2p.Options, error) {
 		}
 	}
 	return p2p.Options{
-		Addr: d.Addr, Interface: d.Name, Identity: id, Device: device, Lanes: s.NetLanes, Zerocopy: s.NetZerocopy, Fabric: s.NetFabric, TLS: s.NetTLS, Timeout: s.Timeout,
+		Addr: d.Addr, Interface: d.Name, Identity: id, Device: device, Lanes: s.NetLanes, Zerocopy: s.NetZerocopy,
+		Fabric: s.NetFabric, TLS: s.NetTLS, Timeout: s.Timeout,
 		Log:      func(line string) { say(C.NCCL_LOG_INFO, line) },
 		Warn:     func(line string) { say(C.NCCL_LOG_WARN, line) },
 		Unsealed: unsealed,
@@ -66,8 +67,9 @@ var unsealedOnce sync.Once
 // unsealed warns, once a process, that the secret does not protect messages.
 func unsealed(why error) {
 	unsealedOnce.Do(func() {
-		say(C.NCCL_LOG_WARN, fmt.Sprintf("NCCL's point-to-point messages can be read and changed on their way, MCAST_SECRET or not: %v "+
-			"(MCAST_NET_TLS=require makes that an error, off ends this warning)", why))
+		say(C.NCCL_LOG_WARN,
+			fmt.Sprintf("NCCL's point-to-point messages can be read and changed on their way, MCAST_SECRET or not: %v "+
+				"(MCAST_NET_TLS=require makes that an error, off ends this warning)", why))
 	})
 }
 

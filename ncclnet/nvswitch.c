@@ -37,7 +37,8 @@ static bool nvml_open(struct nvml *n)
 		n->device = (int (*)(unsigned, void **))dlsym(library, "nvmlDeviceGetHandleByIndex");
 	n->link = (int (*)(void *, unsigned, unsigned *))dlsym(library, "nvmlDeviceGetNvLinkState");
 	n->far_end = (int (*)(void *, unsigned, void *))dlsym(library, "nvmlDeviceGetNvLinkRemotePciInfo");
-	return n->init != NULL && n->count != NULL && n->device != NULL && n->link != NULL && n->far_end != NULL && n->init() == 0;
+	return n->init != NULL && n->count != NULL && n->device != NULL && n->link != NULL && n->far_end != NULL &&
+		n->init() == 0;
 }
 
 /* is_nvswitch tells by a bus id. A guest does not see the switches of its host: NVML then has all ones. */

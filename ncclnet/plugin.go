@@ -77,7 +77,9 @@ func goPluginInit() C.nccl_result {
 		warnUnknown(func(warning string) { say(C.NCCL_LOG_WARN, warning) })
 		if value, _ := environment("NCCL_SOCKET_IFNAME"); s.Interface == "" {
 			if s.Interface = socketInterface(value, upInterfaces()); s.Interface != "" {
-				say(C.NCCL_LOG_WARN, fmt.Sprintf("init: NCCL_SOCKET_IFNAME=%s allows %s only, so no other interface is used; to use another one, set MCAST_IFACE", value, s.Interface))
+				say(C.NCCL_LOG_WARN,
+					fmt.Sprintf("init: NCCL_SOCKET_IFNAME=%s allows %s only, so no other interface is used; to use another one, set "+
+						"MCAST_IFACE", value, s.Interface))
 			}
 		}
 		version := netdev.Version(s.Version())
@@ -94,7 +96,9 @@ func goPluginInit() C.nccl_result {
 			say(C.NCCL_LOG_WARN, fmt.Sprintf("init: going on with the %d devices of an earlier one: %v", before, err))
 		}
 		if was := plugin.settings.GPUMemory; s.GPUMemory != was {
-			say(C.NCCL_LOG_WARN, fmt.Sprintf("init: MCAST_GPU_MEMORY=%s comes too late: it stays %s, as the first init in this process had it", s.GPUMemory, was))
+			say(C.NCCL_LOG_WARN,
+				fmt.Sprintf("init: MCAST_GPU_MEMORY=%s comes too late: it stays %s, as the first init in this process had it",
+					s.GPUMemory, was))
 			s.GPUMemory = was
 		}
 		plugin.settings = s
@@ -115,7 +119,9 @@ func goPluginInit() C.nccl_result {
 			case d.gone != nil:
 				say(C.NCCL_LOG_WARN, fmt.Sprintf("init: device %d, %s, cannot be used now: %v", i, d.Name, d.gone))
 			case before > 0 && i >= before:
-				say(C.NCCL_LOG_WARN, fmt.Sprintf("init: device %d, %s, is new: NCCL may go on with the devices that it knows, %s first", i, d.Name, plugin.devices[0].Name))
+				say(C.NCCL_LOG_WARN,
+					fmt.Sprintf("init: device %d, %s, is new: NCCL may go on with the devices that it knows, %s first", i, d.Name,
+						plugin.devices[0].Name))
 			}
 		}
 		return nil
@@ -234,10 +240,12 @@ func pointers(s config.Settings, d device) C.int {
 	return kinds
 }
 
-// peerMemory tells whether RDMA devices can register memory of NVIDIA's GPUs by its address: a module of the kernel does it.
+// peerMemory tells whether RDMA devices can register memory of NVIDIA's GPUs by its address: a module of the kernel
+// does it.
 func peerMemory() bool {
 	return slices.ContainsFunc([]string{
-		"/sys/module/nvidia_peermem/version", "/sys/kernel/mm/memory_peers/nv_mem/version", "/sys/kernel/mm/memory_peers/nv_mem_nc/version",
+		"/sys/module/nvidia_peermem/version", "/sys/kernel/mm/memory_peers/nv_mem/version",
+		"/sys/kernel/mm/memory_peers/nv_mem_nc/version",
 	}, func(file string) bool { _, err := os.Stat(file); return err == nil })
 }
 

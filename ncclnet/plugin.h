@@ -73,7 +73,8 @@ struct region {
 };
 /* comm: a comm of net; NULL for memory that the CPU moves. */
 nccl_result memory_register(void *comm, void *data, size_t size, int type, void **mhandle);
-nccl_result memory_register_dmabuf(void *comm, void *data, size_t size, int type, uint64_t offset, int fd, void **mhandle);
+nccl_result memory_register_dmabuf(void *comm, void *data, size_t size, int type, uint64_t offset, int fd,
+	void **mhandle);
 nccl_result memory_deregister(void *comm, void *mhandle);
 
 /* memory_at sets *at to the CPU's address of size bytes of a buffer. For memory of the host that
@@ -97,7 +98,8 @@ nccl_result net_listen(void *ctx, int dev, void *handle, void **listen_comm);
 nccl_result net_connect(void *ctx, int dev, void *handle, void **send_comm, struct device_handle **device);
 nccl_result net_accept(void *listen_comm, void **recv_comm, struct device_handle **device);
 nccl_result net_isend(void *send_comm, void *data, size_t size, int tag, void *mhandle, void *phandle, void **request);
-nccl_result net_irecv(void *recv_comm, int n, void **data, size_t *sizes, int *tags, void **mhandles, void **phandles, void **request);
+nccl_result net_irecv(void *recv_comm, int n, void **data, size_t *sizes, int *tags, void **mhandles, void **phandles,
+	void **request);
 nccl_result net_iflush(void *recv_comm, int n, void **data, int *sizes, void **mhandles, void **request);
 nccl_result net_test(void *request, int *done, int *sizes);
 nccl_result net_close(void *comm);
@@ -113,10 +115,12 @@ nccl_result coll_iallreduce(void *coll_comm, void *send, void *recv, size_t coun
 	void *send_mhandle, void *recv_mhandle, void **request);
 nccl_result coll_iallgather(void *coll_comm, void *send, int parts, struct sge_v9 *recv_parts, size_t bytes_per_rank,
 	size_t window_offset, size_t window_bytes, void *send_mhandle, void **request);
-nccl_result coll_ireducescatter(void *coll_comm, int parts, struct sge_v9 *send_parts, void *recv, size_t bytes_per_rank,
+nccl_result coll_ireducescatter(void *coll_comm, int parts, struct sge_v9 *send_parts, void *recv,
+	size_t bytes_per_rank,
 	size_t window_offset, size_t window_bytes, int dtype, int op, void *recv_mhandle, void **request);
 nccl_result coll_register(void *coll_comm, void *data, size_t size, int type, void **mhandle);
-nccl_result coll_register_dmabuf(void *coll_comm, void *data, size_t size, int type, uint64_t offset, int fd, void **mhandle);
+nccl_result coll_register_dmabuf(void *coll_comm, void *data, size_t size, int type, uint64_t offset, int fd,
+	void **mhandle);
 nccl_result coll_deregister(void *coll_comm, void *mhandle);
 nccl_result coll_iflush(void *coll_comm, void *data, int size, void *mhandle, void **request);
 nccl_result coll_test(void *request, int *done, int *size);
@@ -149,11 +153,13 @@ size_t tuner_from(const struct tuner_facts *f, int func);
 void tuner_say_rule(const struct tuner_facts *f, bool alone);
 
 /* tuner.c, as v5 and later have it. */
-nccl_result tuner_init_v5(void **ctx, uint64_t comm_id, size_t ranks, size_t nodes, nccl_logger log, void *domains, void *constants);
+nccl_result tuner_init_v5(void **ctx, uint64_t comm_id, size_t ranks, size_t nodes, nccl_logger log, void *domains,
+	void *constants);
 nccl_result tuner_costs(void *ctx, int func, size_t bytes, int ops, float **costs, int algorithms, int protocols,
 	int registered, int *channels);
 nccl_result tuner_destroy(void *ctx);
-nccl_result tuner_init_v6(void **ctx, uint64_t comm_id, size_t ranks, size_t nodes, nccl_logger log, void *domains, void *constants);
+nccl_result tuner_init_v6(void **ctx, uint64_t comm_id, size_t ranks, size_t nodes, nccl_logger log, void *domains,
+	void *constants);
 nccl_result tuner_chunk(void *ctx, int func, size_t bytes, int algorithm, int protocol, int channels, size_t *chunk);
 
 /* connected.c: which communicators have CollNet, for the tuner. */
@@ -178,7 +184,8 @@ nccl_result net_connect_v8(int dev, void *handle, void **send_comm, struct devic
 nccl_result coll_listen_v8(int dev, void *handle, void **listen_comm);
 
 /* abi_v11.c */
-nccl_result net_init_v11(void **ctx, uint64_t comm_id, struct comm_config *config, nccl_logger log, nccl_profiler profiler);
+nccl_result net_init_v11(void **ctx, uint64_t comm_id, struct comm_config *config, nccl_logger log,
+	nccl_profiler profiler);
 
 /* The same in the tables of all versions; by name, so that members may stand anywhere. */
 #define NET_ALIKE \
@@ -190,6 +197,7 @@ nccl_result net_init_v11(void **ctx, uint64_t comm_id, struct comm_config *confi
 	.name = PLUGIN_NAME, .devices = coll_devices, .connect = coll_connect, .reduceSupport = coll_reduce_support, \
 	.regMr = coll_register, .regMrDmaBuf = coll_register_dmabuf, .deregMr = coll_deregister, \
 	.iflush = coll_iflush, .test = coll_test, .closeColl = coll_close, .closeListen = coll_close_listen
-#define COLL_DATA_ALIKE .iallreduce = coll_iallreduce, .iallgather = coll_iallgather, .ireducescatter = coll_ireducescatter
+#define COLL_DATA_ALIKE \
+	.iallreduce = coll_iallreduce, .iallgather = coll_iallgather, .ireducescatter = coll_ireducescatter
 
 #endif

@@ -1,6 +1,6 @@
-/* NCCL's profiler, v4 (NCCL 2.27) and v5 (2.28 and later), where NCCL_PROFILER_PLUGIN names this library: what NCCL does
- * is remembered for the trace of this process. Elsewhere it asks for no event, for NCCL also looks for a profiler in the
- * library that its net plugin is of. */
+/* NCCL's profiler, v4 (NCCL 2.27) and v5 (2.28 and later), where NCCL_PROFILER_PLUGIN names this library: what NCCL
+ * does is remembered for the trace of this process. Elsewhere it asks for no event, for NCCL also looks for a profiler
+ * in the library that its net plugin is of. */
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -228,13 +228,15 @@ static nccl_result begin(void **ctx, uint64_t id, int *events, int ranks, int ra
 
 bool profiler_asks(void) { return __atomic_load_n(&asking, __ATOMIC_ACQUIRE); }
 
-static nccl_result init_v4(void **ctx, int *events, const char *name, uint64_t id, int nodes, int ranks, int rank, nccl_logger log)
+static nccl_result init_v4(void **ctx, int *events, const char *name, uint64_t id, int nodes, int ranks, int rank,
+	nccl_logger log)
 {
 	(void)name, (void)nodes;
 	return begin(ctx, id, events, ranks, rank, log);
 }
 
-static nccl_result init_v5(void **ctx, uint64_t id, int *events, const char *name, int nodes, int ranks, int rank, nccl_logger log)
+static nccl_result init_v5(void **ctx, uint64_t id, int *events, const char *name, int nodes, int ranks, int rank,
+	nccl_logger log)
 {
 	(void)name, (void)nodes;
 	return begin(ctx, id, events, ranks, rank, log);
@@ -247,10 +249,12 @@ static nccl_result finalize(void *ctx)
 }
 
 EXPORT const struct profiler_v4 ncclProfiler_v4 = {
-	.name = PLUGIN_NAME, .init = init_v4, .startEvent = start_v4, .stopEvent = stop, .recordEventState = record, .finalize = finalize,
+	.name = PLUGIN_NAME, .init = init_v4, .startEvent = start_v4, .stopEvent = stop, .recordEventState = record,
+		.finalize = finalize,
 };
 EXPORT const struct profiler_v5 ncclProfiler_v5 = {
-	.name = PLUGIN_NAME, .init = init_v5, .startEvent = start, .stopEvent = stop, .recordEventState = record, .finalize = finalize,
+	.name = PLUGIN_NAME, .init = init_v5, .startEvent = start, .stopEvent = stop, .recordEventState = record,
+		.finalize = finalize,
 };
 
 uint64_t profiler_copy(struct profiler_operation o[PROFILER_OPERATIONS], struct profiler_message m[PROFILER_MESSAGES])

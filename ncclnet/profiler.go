@@ -47,8 +47,8 @@ func goProfilerInit() C.int {
 	return 1
 }
 
-// whatNCCLDid returns the operations and messages that are remembered. Operations that have not come to their turn would
-// cover each other: of a communicator there is one span for all of them.
+// whatNCCLDid returns the operations and messages that are remembered. Operations that have not come to their turn
+// would cover each other: of a communicator there is one span for all of them.
 func whatNCCLDid() (spans []trace.Span) {
 	var operations [C.PROFILER_OPERATIONS]C.struct_profiler_operation
 	var messages [C.PROFILER_MESSAGES]C.struct_profiler_message
@@ -107,7 +107,8 @@ func operationSpan(o *C.struct_profiler_operation, row string, zero, now int64) 
 var (
 	overNames    = [...]string{"", C.MCAST_NET_TCP: "tcp", C.MCAST_NET_SHM: "shm", C.MCAST_NET_RDMA: "verbs"}
 	outcomeNames = [...]string{
-		C.MCAST_NET_IN_FLIGHT: "in flight", C.MCAST_NET_DONE: "done", C.MCAST_NET_FAILED: "failed", C.MCAST_NET_ABANDONED: "abandoned",
+		C.MCAST_NET_IN_FLIGHT: "in flight", C.MCAST_NET_DONE: "done", C.MCAST_NET_FAILED: "failed",
+		C.MCAST_NET_ABANDONED: "abandoned",
 	}
 )
 
@@ -130,7 +131,8 @@ func messageSpan(m *C.struct_profiler_message, o *C.struct_profiler_operation, z
 		Name: name,
 		From: at(e.posted), To: at(e.done),
 		Args: map[string]any{
-			"bytes": uint64(e.bytes), "sequence": uint32(e.sequence), "tag": int(e.tag), "over": nameOf(overNames[:], e.over), "lanes": int(e.lanes),
+			"bytes": uint64(e.bytes), "sequence": uint32(e.sequence), "tag": int(e.tag), "over": nameOf(overNames[:], e.over),
+			"lanes":   int(e.lanes),
 			"outcome": nameOf(outcomeNames[:], e.outcome),
 		},
 	}

@@ -18,7 +18,8 @@ struct profiler_operation {
 	int other;         /* root, or peer */
 	int channels;
 	char name[16], type[16], algorithm[24], protocol[16];
-	/* NCCL takes it; has launched its kernel; the first of its proxies comes to its turn; the last has ended, unless some run. */
+	/* NCCL takes it; has launched its kernel; the first of its proxies comes to its turn; the last has ended, unless some
+	 * run. */
 	uint64_t posted, launched, begun, ended;
 	int proxies, running;
 };
@@ -30,6 +31,7 @@ struct profiler_message {
 };
 
 /* Copies the remembered operations and messages, in any order, and returns CLOCK_MONOTONIC, ns. */
-uint64_t profiler_copy(struct profiler_operation operations[PROFILER_OPERATIONS], struct profiler_message messages[PROFILER_MESSAGES]);
+uint64_t profiler_copy(struct profiler_operation operations[PROFILER_OPERATIONS],
+	struct profiler_message messages[PROFILER_MESSAGES]);
 
 #endif

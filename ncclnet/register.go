@@ -15,7 +15,9 @@ import (
 var memories = handles[*group.Memory]{what: "registration"}
 
 //export goRegisterMemory
-func goRegisterMemory(handle C.int64_t, at unsafe.Pointer, bytes C.size_t, out *C.int64_t, e *C.char, n C.size_t) C.int {
+func goRegisterMemory(
+	handle C.int64_t, at unsafe.Pointer, bytes C.size_t, out *C.int64_t, e *C.char, n C.size_t,
+) C.int {
 	err := func() (err error) {
 		defer guard(&err)
 		if out == nil {

@@ -137,7 +137,8 @@ int mcast_device_reduce_scatter(int64_t group, const struct mcast_stream *at, ui
 {
 	if (mcast_forked())
 		return mcast_forked_text(err, errlen);
-	return goDeviceReduceScatter(group, (struct mcast_stream *)at, send, recv, count, dtype, op, factor, work, err, errlen);
+	return goDeviceReduceScatter(group, (struct mcast_stream *)at, send, recv, count, dtype, op, factor, work, err,
+		errlen);
 }
 
 int mcast_device_allreduce(int64_t group, const struct mcast_stream *at, uint64_t send, uint64_t recv,

@@ -41,7 +41,8 @@ func traceError(err error) error {
 		return nil
 	}
 	for _, wrong := range []error{
-		trace.ErrNotRegular, syscall.ENOENT, syscall.ENOTDIR, syscall.EISDIR, syscall.EEXIST, syscall.ENAMETOOLONG, syscall.ELOOP, syscall.EACCES, syscall.EPERM, syscall.EROFS,
+		trace.ErrNotRegular, syscall.ENOENT, syscall.ENOTDIR, syscall.EISDIR, syscall.EEXIST, syscall.ENAMETOOLONG,
+		syscall.ELOOP, syscall.EACCES, syscall.EPERM, syscall.EROFS,
 	} {
 		if errors.Is(err, wrong) {
 			return argument("mcast_trace: no trace was written: %v", err)

@@ -73,14 +73,16 @@ static nccl_result tuner_make(uint64_t comm_id, size_t ranks, size_t nodes, bool
 	if (nodes < 2)
 		why = "there is one node";
 	else if (t->connected == NULL)
-		why = enabled() ? "NCCL has not connected its CollNet: a warning above says why, or there are fewer nodes than NCCL_COLLNET_NODE_THRESHOLD"
+		why = enabled() ? "NCCL has not connected its CollNet: a warning above says why, or there are fewer nodes than "
+			"NCCL_COLLNET_NODE_THRESHOLD"
 				: "its CollNet is not connected: it is off, and NCCL_COLLNET_ENABLE=1 turns it on, or a warning above says why";
 	else if (!t->free)
 		why = "NCCL_ALGO or NCCL_PROTO say otherwise";
 	else if (!t->alone && !t->facts.agreed.alike)
 		why = "some nodes have an NVSwitch and others none";
 	if (why == NULL) {
-		INFO("CollNet is connected: %zu ranks on %zu nodes%s", ranks, nodes, t->alone ? "" : "; with several GPUs a node NCCL must hold it possible, which before 2.31 takes an NVSwitch");
+		INFO("CollNet is connected: %zu ranks on %zu nodes%s", ranks, nodes,
+			t->alone ? "" : "; with several GPUs a node NCCL must hold it possible, which before 2.31 takes an NVSwitch");
 		tuner_say_rule(&t->facts, t->alone);
 	} else {
 		INFO("NCCL chooses by itself for this communicator of %zu ranks on %zu nodes: %s", ranks, nodes, why);
@@ -104,13 +106,15 @@ nccl_result tuner_destroy(void *ctx)
 	return NCCL_SUCCESS;
 }
 
-nccl_result tuner_init_v5(void **ctx, uint64_t comm_id, size_t ranks, size_t nodes, nccl_logger log, void *domains, void *constants)
+nccl_result tuner_init_v5(void **ctx, uint64_t comm_id, size_t ranks, size_t nodes, nccl_logger log, void *domains,
+	void *constants)
 {
 	(void)domains, (void)constants;
 	return tuner_make(comm_id, ranks, nodes, false, log, ctx);
 }
 
-nccl_result tuner_init_v6(void **ctx, uint64_t comm_id, size_t ranks, size_t nodes, nccl_logger log, void *domains, void *constants)
+nccl_result tuner_init_v6(void **ctx, uint64_t comm_id, size_t ranks, size_t nodes, nccl_logger log, void *domains,
+	void *constants)
 {
 	(void)domains, (void)constants;
 	return tuner_make(comm_id, ranks, nodes, true, log, ctx);
@@ -120,7 +124,8 @@ nccl_result tuner_init_v6(void **ctx, uint64_t comm_id, size_t ranks, size_t nod
  * a node may know less: they need no connection of their own. */
 static bool to_hand(const struct tuner *t, int func)
 {
-	return t != NULL && t->free && (func == NCCL_ALLGATHER || func == NCCL_REDUCE_SCATTER || (func == NCCL_ALLREDUCE && t->alone));
+	return t != NULL && t->free &&
+		(func == NCCL_ALLGATHER || func == NCCL_REDUCE_SCATTER || (func == NCCL_ALLREDUCE && t->alone));
 }
 
 /* put_off makes what may run so dear that it runs only if nothing else may. A cost of NCCL's is never
@@ -167,7 +172,8 @@ nccl_result tuner_chunk(void *ctx, int func, size_t bytes, int algorithm, int pr
 	const struct tuner *t = ctx;
 	size_t columns, whole;
 
-	if (chunk == NULL || channels <= 0 || algorithm != NCCL_ALGO_COLLNET_DIRECT || protocol != NCCL_PROTO_SIMPLE || !to_hand(t, func) ||
+	if (chunk == NULL || channels <= 0 || algorithm != NCCL_ALGO_COLLNET_DIRECT || protocol != NCCL_PROTO_SIMPLE ||
+		!to_hand(t, func) ||
 		func == NCCL_ALLREDUCE)
 		return NCCL_SUCCESS;
 	columns = t->heads * (size_t)channels * NCCL_STEPS;
@@ -189,7 +195,8 @@ EXPORT const struct tuner_v4 ncclTunerPlugin_v4 = {
 };
 
 /* v3: NCCL 2.22 and 2.23 */
-static nccl_result tuner_costs_v3(void *ctx, int func, size_t bytes, int ops, float **costs, int algorithms, int protocols, int *channels)
+static nccl_result tuner_costs_v3(void *ctx, int func, size_t bytes, int ops, float **costs, int algorithms,
+	int protocols, int *channels)
 {
 	return tuner_costs(ctx, func, bytes, ops, costs, algorithms, protocols, 0, channels);
 }
@@ -205,7 +212,8 @@ static nccl_result tuner_choose_v2(void *ctx, int func, size_t bytes, int collne
 	const struct tuner *t = ctx;
 
 	(void)nvls, (void)ops, (void)channels;
-	if (collnet && algorithm != NULL && protocol != NULL && to_hand(t, func) && t->alone && tuner_wins(&t->facts, func, bytes, false)) {
+	if (collnet && algorithm != NULL && protocol != NULL && to_hand(t, func) && t->alone &&
+		tuner_wins(&t->facts, func, bytes, false)) {
 		*algorithm = NCCL_ALGO_COLLNET_DIRECT;
 		*protocol = NCCL_PROTO_SIMPLE;
 	}
@@ -242,7 +250,8 @@ static nccl_result tuner_init_v1(size_t ranks, size_t nodes, nccl_logger log)
 	return tuner_destroy(t);
 }
 
-static nccl_result tuner_choose_v1(int func, size_t bytes, int collnet, int nvls, int ops, int *algorithm, int *protocol, int *channels)
+static nccl_result tuner_choose_v1(int func, size_t bytes, int collnet, int nvls, int ops, int *algorithm,
+	int *protocol, int *channels)
 {
 	(void)nvls, (void)ops, (void)channels;
 	if (collnet && algorithm != NULL && protocol != NULL && __atomic_load_n(&known_v1, __ATOMIC_ACQUIRE) == ONE &&

@@ -63,7 +63,8 @@ static bool holds(const struct tuner_facts *f, enum need need, size_t bytes, boo
 /* wins reports whether a row holds for an operation. */
 static bool wins(const struct tuner_facts *f, const struct rule *r, int func, size_t bytes, bool registered)
 {
-	return f->agreed.multicast && wide(f, r->need) && r->func == func && bytes >= r->from && holds(f, r->need, bytes, registered);
+	return f->agreed.multicast && wide(f, r->need) && r->func == func && bytes >= r->from &&
+		holds(f, r->need, bytes, registered);
 }
 
 bool tuner_wins(const struct tuner_facts *f, int func, size_t bytes, bool registered)
@@ -123,7 +124,8 @@ static void say(const struct tuner_facts *f, const struct rule *r)
 		/* fall through */
 	case WHOLE:
 		if (f->chunks)
-			INFO("tuner: %ss of %zu to %zu bytes in total go through CollNet: NCCL has them in flight as a whole", name, r->from, f->inflight);
+			INFO("tuner: %ss of %zu to %zu bytes in total go through CollNet: NCCL has them in flight as a whole", name, r->from,
+				f->inflight);
 		else
 			INFO("tuner: %ss of any size stay with NCCL otherwise: before 2.30 it has no operation in flight as a whole", name);
 		break;
@@ -138,7 +140,8 @@ void tuner_say_rule(const struct tuner_facts *f, bool alone)
 	else if (alone && tuner_loses(f, NCCL_ALLREDUCE, allreduce_most + 1, false))
 		INFO("tuner: Allreduces of more than %zu bytes do not go through CollNet: no switch answers", allreduce_most);
 	if (f->nodes < LEAST_NODES && !f->several)
-		INFO("tuner: Allgathers and Reduce-Scatters do not go through CollNet by themselves: on %zu nodes there is nothing to gain", f->nodes);
+		INFO("tuner: Allgathers and Reduce-Scatters do not go through CollNet by themselves: on %zu nodes there is nothing "
+			"to gain", f->nodes);
 	for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]) && f->agreed.multicast; i++)
 		if (f->from[rules[i].func] < 0 && wide(f, rules[i].need))
 			say(f, &rules[i]);

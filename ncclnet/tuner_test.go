@@ -31,7 +31,8 @@ func TestTunerRule(t *testing.T) {
 	}{
 		{"nothing", table, large, true, false, false},
 		{"a switch", switched, large, false, true, true},
-		{"a switch, no multicast", with(func(f *tunerFacts) { f.switched, f.unicast = true, true }), large, true, false, false},
+		{"a switch, no multicast", with(func(f *tunerFacts) { f.switched, f.unicast = true, true }), large, true, false,
+			false},
 		{"two nodes", with(func(f *tunerFacts) { f.nodes, f.switched = 2, true }), large, false, false, false},
 		{"a switch, small", switched, small, false, false, false},
 		{"registered", direct, large, true, true, true},
@@ -43,8 +44,12 @@ func TestTunerRule(t *testing.T) {
 		{"two nodes, in flight as a whole", pair, 16 << 20, true, false, false},
 		{"two nodes of several GPUs, in flight as a whole", pairs, 16 << 20, false, true, true},
 		{"two nodes of several GPUs, larger", pairs, 16<<20 + 1, true, false, false},
-		{"two nodes of several GPUs, no multicast", tunerFacts{nodes: 2, several: true, unicast: true, chunks: true, inflight: 16 << 20, allgather: -1, reduceScatter: -1}, 16 << 20, false, false, false},
-		{"three nodes of several GPUs, in flight as a whole", with(func(f *tunerFacts) { f.several, f.chunks, f.inflight = true, true, 16<<20 }), 16 << 20, false, true, false},
+		{"two nodes of several GPUs, no multicast",
+			tunerFacts{
+				nodes: 2, several: true, unicast: true, chunks: true, inflight: 16 << 20, allgather: -1, reduceScatter: -1,
+			}, 16 << 20, false, false, false},
+		{"three nodes of several GPUs, in flight as a whole",
+			with(func(f *tunerFacts) { f.several, f.chunks, f.inflight = true, true, 16<<20 }), 16 << 20, false, true, false},
 		{"settings", set, 1 << 20, false, true, false},
 		{"settings, smaller", set, 1<<20 - 1, false, false, false},
 	} {

@@ -43,7 +43,8 @@ int mcast_watch_signal(int fd)
 	ours.sa_sigaction = on_signal;
 	ours.sa_mask = before.sa_mask;
 	/* The other handler interrupts the same system calls as before: Python's does so, to run its own part soon. */
-	ours.sa_flags = before.sa_handler == SIG_DFL || before.sa_handler == SIG_IGN ? SA_RESTART : before.sa_flags & (SA_RESTART | SA_NODEFER);
+	ours.sa_flags = before.sa_handler == SIG_DFL ||
+		before.sa_handler == SIG_IGN ? SA_RESTART : before.sa_flags & (SA_RESTART | SA_NODEFER);
 	ours.sa_flags |= SA_SIGINFO | SA_ONSTACK; /* threads of Go have small stacks */
 	return sigaction(SIGUSR2, &ours, NULL) == 0 ? 0 : errno;
 }

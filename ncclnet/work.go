@@ -27,7 +27,10 @@ type pending interface {
 var works = handles[pending]{what: "work"}
 
 // start begins an operation of a group, which has its place in orders, and hands out its handle.
-func start(handle C.int64_t, out *C.int64_t, e *C.char, n C.size_t, orders staging.Orders, f func(*group.Group) (*group.Work, error)) C.int {
+func start(
+	handle C.int64_t, out *C.int64_t, e *C.char, n C.size_t, orders staging.Orders,
+	f func(*group.Group) (*group.Work, error),
+) C.int {
 	err := func() (err error) {
 		defer guard(&err)
 		if out == nil {
@@ -47,7 +50,9 @@ func start(handle C.int64_t, out *C.int64_t, e *C.char, n C.size_t, orders stagi
 }
 
 //export goAllgather
-func goAllgather(handle C.int64_t, send, recv unsafe.Pointer, bytes C.size_t, work *C.int64_t, e *C.char, n C.size_t) C.int {
+func goAllgather(
+	handle C.int64_t, send, recv unsafe.Pointer, bytes C.size_t, work *C.int64_t, e *C.char, n C.size_t,
+) C.int {
 	return start(handle, work, e, n, staging.Gather, func(g *group.Group) (*group.Work, error) {
 		s, err := memory("mcast_allgather: send", send, bytes)
 		if err != nil {
@@ -70,7 +75,9 @@ func shards(name string, p unsafe.Pointer, bytes C.size_t, ranks int) ([]byte, e
 }
 
 //export goBroadcast
-func goBroadcast(handle C.int64_t, buf unsafe.Pointer, bytes C.size_t, root C.int, work *C.int64_t, e *C.char, n C.size_t) C.int {
+func goBroadcast(
+	handle C.int64_t, buf unsafe.Pointer, bytes C.size_t, root C.int, work *C.int64_t, e *C.char, n C.size_t,
+) C.int {
 	return start(handle, work, e, n, staging.Gather, func(g *group.Group) (*group.Work, error) {
 		b, err := memory("mcast_broadcast: buf", buf, bytes)
 		if err != nil {
@@ -81,7 +88,10 @@ func goBroadcast(handle C.int64_t, buf unsafe.Pointer, bytes C.size_t, root C.in
 }
 
 //export goReduceScatter
-func goReduceScatter(handle C.int64_t, send, recv unsafe.Pointer, count C.size_t, dtype, op C.int, factor C.double, work *C.int64_t, e *C.char, n C.size_t) C.int {
+func goReduceScatter(
+	handle C.int64_t, send, recv unsafe.Pointer, count C.size_t, dtype, op C.int, factor C.double, work *C.int64_t,
+	e *C.char, n C.size_t,
+) C.int {
 	return start(handle, work, e, n, staging.Reduce, func(g *group.Group) (*group.Work, error) {
 		t, o, err := reduction("mcast_reduce_scatter", dtype, op)
 		if err != nil {
@@ -111,7 +121,10 @@ func reduction(name string, dtype, op C.int) (reduce.Type, reduce.Op, error) {
 }
 
 //export goAllreduce
-func goAllreduce(handle C.int64_t, send, recv unsafe.Pointer, count C.size_t, dtype, op C.int, factor C.double, work *C.int64_t, e *C.char, n C.size_t) C.int {
+func goAllreduce(
+	handle C.int64_t, send, recv unsafe.Pointer, count C.size_t, dtype, op C.int, factor C.double, work *C.int64_t,
+	e *C.char, n C.size_t,
+) C.int {
 	return start(handle, work, e, n, staging.Gather|staging.Reduce, func(g *group.Group) (*group.Work, error) {
 		t, o, err := reduction("mcast_allreduce", dtype, op)
 		if err != nil {

@@ -170,7 +170,8 @@ static size_t measure(enum collective c, size_t bytes, float **tables, const flo
 	int iters = given_iters ? given_iters : rounds < 7 ? 7 : rounds > 1000 ? 1000 : (int)rounds;
 	int warmup = given_warmup >= 0 ? given_warmup : iters / 10 < 2 ? 2 : iters / 10;
 	int gathering = c == ALLGATHER || c == OVERLAP, summing = c == REDUCESCATTER || c == OVERLAP;
-	struct load l = {bytes, need(gathering ? bytes : 0), need(gathering ? all : c == BROADCAST ? bytes : 0), need(summing ? all : 0),
+	struct load l = {bytes, need(gathering ? bytes : 0), need(gathering ? all : c == BROADCAST ? bytes : 0),
+		need(summing ? all : 0),
 		need(summing ? bytes : 0)};
 	double *us = need((size_t)iters * sizeof *us), *worst = need((size_t)iters * sizeof *worst);
 	double used = 0, sum_used = 0;
@@ -192,8 +193,10 @@ static size_t measure(enum collective c, size_t bytes, float **tables, const flo
 	MPI_Allreduce(&wrong, &sum_wrong, 1, MPI_UNSIGNED_LONG_LONG, MPI_SUM, MPI_COMM_WORLD);
 	if (rank == 0) {
 		qsort(worst, (size_t)iters, sizeof *worst, ascending);
-		printf("{\"collective\":\"%s\",\"ranks\":%d,\"bytes\":%zu,\"iters\":%d,\"p50_us\":%.3f,\"min_us\":%.3f,\"max_us\":%.3f,\"cpu_s\":%.6f,\"wrong\":%llu}\n",
-			names[c], ranks, bytes, iters, (worst[(iters - 1) / 2] + worst[iters / 2]) / 2, worst[0], worst[iters - 1], sum_used / iters, sum_wrong);
+		printf("{\"collective\":\"%s\",\"ranks\":%d,\"bytes\":%zu,\"iters\":%d,"
+			"\"p50_us\":%.3f,\"min_us\":%.3f,\"max_us\":%.3f,\"cpu_s\":%.6f,\"wrong\":%llu}\n",
+			names[c], ranks, bytes, iters, (worst[(iters - 1) / 2] + worst[iters / 2]) / 2, worst[0], worst[iters - 1],
+			sum_used / iters, sum_wrong);
 		fflush(stdout);
 	}
 	free(l.shard);

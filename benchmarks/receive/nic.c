@@ -1,5 +1,5 @@
-// A NIC for the receive kernel, without a library: it completes the chunks of a buffer of 8 MiB in order and executes the
-// copies. count.py runs it under an emulator, which counts the instructions of the kernel alone.
+// A NIC for the receive kernel, without a library: it completes the chunks of a buffer of 8 MiB in order and executes
+// the copies. count.py runs it under an emulator, which counts the instructions of the kernel alone.
 #include "../../internal/receive/kernel.h"
 
 enum { DEPTH = 256, LIMIT = 64, BUFFER = 8 << 20, MAX_CHUNK = 4096, SLOT = 4160, OPERATION = 0x2a << 24 };
@@ -45,7 +45,8 @@ static int copy(uint32_t from, uint32_t to)
 		const uint64_t *source = (const uint64_t *)(uintptr_t)receive_be64(c->from);
 		uint64_t *target = (uint64_t *)(uintptr_t)receive_be64(c->to);
 
-		if ((c->index[0] << 8 | c->index[1]) != (int)(from & 0xffff) || c->opcode != RECEIVE_WRITE || (c->signal != 0) != (from + 1 == to))
+		if ((c->index[0] << 8 | c->index[1]) != (int)(from & 0xffff) || c->opcode != RECEIVE_WRITE ||
+			(c->signal != 0) != (from + 1 == to))
 			return 0;
 		for (uint32_t i = 0; i < receive_be32(c->bytes) / 8; i++)
 			target[i] = source[i];

@@ -32,7 +32,8 @@ with 1 where a rank ended with another status than 0.
 }
 
 // others are the commands of mcast that are none here; a test holds the list.
-var others = []string{"bench", "switch", "top", "explain", "advise", "metrics", "trace", "nccl", "doctor", "secret", "env", "bugreport"}
+var others = []string{"bench", "switch", "top", "explain", "advise", "metrics", "trace", "nccl", "doctor", "secret",
+	"env", "bugreport"}
 
 // elsewhere says where a command is that another program has; empty: no other one has it.
 func elsewhere(args []string) string {

@@ -104,7 +104,8 @@ func TestMistakes(t *testing.T) {
 	clitest.RequireMistakes(t, [][3]string{
 		{"", "", "no command: want one of sim, testbed, ring, version, completion"},
 		{"", "bench allgather", "bench is a command of mcast: run mcast bench\n"},
-		{"", "ring broadcast --exact", "--exact is for reductions, and not for products: want reducescatter or overlap, and another --op"},
+		{"", "ring broadcast --exact",
+			"--exact is for reductions, and not for products: want reducescatter or overlap, and another --op"},
 		{"MCAST_TIMEOUT=x", "ring allgather --ranks 1", "MCAST_TIMEOUT"},
 		{"", "sim allgather --nodes 1", "want at least 2"},
 		{"", "sim allgather --rate unlimited", "--rate=unlimited"},
@@ -148,7 +149,8 @@ func TestMistakes(t *testing.T) {
 func TestNothingBegins(t *testing.T) {
 	self, err := os.Executable()
 	require.NoError(t, err)
-	without := "hosts of a testbed run mcast, and there is neither " + filepath.Join(filepath.Dir(self), "mcast") + " nor one in PATH: `make build` makes it\n"
+	without := "hosts of a testbed run mcast, and there is neither " + filepath.Join(filepath.Dir(self),
+		"mcast") + " nor one in PATH: `make build` makes it\n"
 	for args, says := range map[string]string{
 		"sim allgather --trace /nonexistent/x": "--trace: open /nonexistent/x: no such file or directory",
 		"sim figures --out /dev/null/x":        "--out: ",

@@ -22,7 +22,8 @@ func TestRing(t *testing.T) {
 	} {
 		t.Run(strings.Join(args, " "), func(t *testing.T) {
 			// A switch that others are to use is none of a ring's business.
-			cmd, stdout, stderr := lab(t, []string{"MCAST_SWITCH=127.0.0.1:1"}, append([]string{"ring", "--iters", "3", "--warmup", "1", "--json"}, args...)...)
+			cmd, stdout, stderr := lab(t, []string{"MCAST_SWITCH=127.0.0.1:1"},
+				append([]string{"ring", "--iters", "3", "--warmup", "1", "--json"}, args...)...)
 			require.NoError(t, cmd.Run(), stderr)
 			all := results(t, stdout.Bytes())
 			require.NotEmpty(t, all)

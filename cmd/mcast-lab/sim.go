@@ -71,11 +71,15 @@ type simProtocol struct {
 func (c *simNetwork) network() (network.Config, error) {
 	n := network.Config{
 		Tree: fattree.Config{
-			Hosts: c.Nodes, Radix: c.Radix, Tiers: c.Tiers, Leaves: c.Leaves, Spines: c.Spines, Oversubscription: c.Oversubscription, Rails: c.Rails,
+			Hosts: c.Nodes, Radix: c.Radix, Tiers: c.Tiers, Leaves: c.Leaves, Spines: c.Spines,
+			Oversubscription: c.Oversubscription, Rails: c.Rails,
 		},
 		Gbps: float64(c.Rate) / 1e9, Latency: c.Latency, Queue: int(c.Queue), Lossless: c.Lossless, Adaptive: c.Adaptive,
 		Workers: c.Workers, Cost: c.Cost, Depth: c.Depth,
-		Faults: network.Faults{Loss: float64(c.Loss), LinkLoss: float64(c.LinkLoss), Burst: c.Burst, Corrupt: float64(c.Corrupt), Duplicate: float64(c.Duplicate), Jitter: c.Jitter},
+		Faults: network.Faults{
+			Loss: float64(c.Loss), LinkLoss: float64(c.LinkLoss), Burst: c.Burst, Corrupt: float64(c.Corrupt),
+			Duplicate: float64(c.Duplicate), Jitter: c.Jitter,
+		},
 	}
 	for _, part := range []struct {
 		flag  string
@@ -89,8 +93,10 @@ func (c *simNetwork) network() (network.Config, error) {
 		flag         string
 		value, least float64
 	}{
-		{"nodes", float64(c.Nodes), 2}, {"radix", float64(c.Radix), 0}, {"rails", float64(c.Rails), 1}, {"workers", float64(c.Workers), 1},
-		{"depth", float64(c.Depth), 0}, {"latency", float64(c.Latency), 0}, {"cost", float64(c.Cost), 0}, {"jitter", float64(c.Jitter), 0}, {"burst", c.Burst, 0},
+		{"nodes", float64(c.Nodes), 2}, {"radix", float64(c.Radix), 0}, {"rails", float64(c.Rails), 1},
+		{"workers", float64(c.Workers), 1},
+		{"depth", float64(c.Depth), 0}, {"latency", float64(c.Latency), 0}, {"cost", float64(c.Cost), 0},
+		{"jitter", float64(c.Jitter), 0}, {"burst", c.Burst, 0},
 	} {
 		if !(amount.value >= amount.least) {
 			return n, config.Mistakef("--%s=%g is not allowed: want at least %g", amount.flag, amount.value, amount.least)
@@ -127,36 +133,44 @@ func (c *simProtocol) cases(collective, algorithm string, net network.Config) ([
 	}
 	allowed := figures.Algorithms(collective)
 	if !slices.Contains(allowed, algorithm) {
-		return nil, config.Mistakef("--algorithm=%s is not allowed for %s: want one of %s", algorithm, collective, strings.Join(allowed, ", "))
+		return nil, config.Mistakef("--algorithm=%s is not allowed for %s: want one of %s", algorithm, collective,
+			strings.Join(allowed, ", "))
 	}
 	for _, amount := range []struct {
 		flag         string
 		value, least int
-	}{{"chains", c.Chains, 0}, {"chunk", int(c.Chunk), 1}, {"window", c.Window, 0}, {"coarse", c.Coarse, 1}, {"iters", c.Iters, 1}} {
+	}{{"chains", c.Chains, 0}, {"chunk", int(c.Chunk), 1}, {"window", c.Window, 0}, {"coarse", c.Coarse, 1},
+		{"iters", c.Iters, 1}} {
 		if amount.value < amount.least {
 			return nil, config.Mistakef("--%s=%d is not allowed: want at least %d", amount.flag, amount.value, amount.least)
 		}
 	}
 	if c.Chunk > maxChunk {
-		return nil, config.Mistakef("--chunk=%s is not allowed: want at most %s", config.FormatBytes(int(c.Chunk)), config.FormatBytes(maxChunk))
+		return nil, config.Mistakef("--chunk=%s is not allowed: want at most %s", config.FormatBytes(int(c.Chunk)),
+			config.FormatBytes(maxChunk))
 	}
 	if least := int(c.Chunk) + network.Header; net.Queue > 0 && net.Queue < least {
-		return nil, config.Mistakef("--queue=%d is not allowed: want 0 for any number, or at least %d, a packet", net.Queue, least)
+		return nil,
+			config.Mistakef("--queue=%d is not allowed: want 0 for any number, or at least %d, a packet", net.Queue, least)
 	}
 	if c.Subgroups < 1 || c.Subgroups > multicast.MaxSubgroups {
 		return nil, config.Mistakef("--subgroups=%d is not allowed: want 1 to %d", c.Subgroups, multicast.MaxSubgroups)
 	}
 	if algorithm == figures.Multicast && net.Tree.Hosts > group.MaxRanks {
-		return nil, config.Mistakef("--nodes=%d is not allowed with %s: want at most %d", net.Tree.Hosts, figures.Multicast, group.MaxRanks)
+		return nil, config.Mistakef("--nodes=%d is not allowed with %s: want at most %d", net.Tree.Hosts, figures.Multicast,
+			group.MaxRanks)
 	}
-	if f := &net.Faults; c.Coarse > 1 && (net.Queue > 0 && !net.Lossless || net.Depth > 0 || f.Loss > 0 || f.LinkLoss > 0 || f.Corrupt > 0) {
-		fmt.Fprintf(os.Stderr, "mcast-lab: --coarse=%d with loss or a finite --queue or --depth: a train of %d packets is lost as a whole, so more bytes are\n", c.Coarse, c.Coarse)
+	if f := &net.Faults; c.Coarse > 1 &&
+		(net.Queue > 0 && !net.Lossless || net.Depth > 0 || f.Loss > 0 || f.LinkLoss > 0 || f.Corrupt > 0) {
+		fmt.Fprintf(os.Stderr, "mcast-lab: --coarse=%d with loss or a finite --queue or --depth: a train of %d packets is "+
+			"lost as a whole, so more bytes are\n", c.Coarse, c.Coarse)
 	}
 	var cases []figures.Case
 	for _, n := range all {
 		cases = append(cases, figures.Case{
-			Collective: collective, Algorithm: algorithm, Bytes: n, Net: net, Packet: int(c.Chunk), Chains: c.Chains, Subgroups: c.Subgroups,
-			Window: c.Window, Train: c.Coarse, Iterations: c.Iters, Seed: c.Seed,
+			Collective: collective, Algorithm: algorithm, Bytes: n, Net: net, Packet: int(c.Chunk), Chains: c.Chains,
+			Subgroups: c.Subgroups,
+			Window:    c.Window, Train: c.Coarse, Iterations: c.Iters, Seed: c.Seed,
 		})
 	}
 	return cases, nil

@@ -62,7 +62,8 @@ func (c *simFigures) print(claims []figures.Claim) error {
 	t := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "FIGURE\tWHAT\tTHE PAPER\tHERE\tTHE RULE\tVERDICT")
 	for _, claim := range claims {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", claim.Figure, claim.What, claim.Paper, claim.Ours, claim.Rule, claim.Verdict)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", claim.Figure, claim.What, claim.Paper, claim.Ours, claim.Rule,
+			claim.Verdict)
 	}
 	return t.Flush()
 }

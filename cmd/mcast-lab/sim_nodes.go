@@ -80,14 +80,16 @@ func (c *simNodes) crowds() ([]figures.Crowd, error) {
 	for _, amount := range []struct {
 		flag         string
 		value, least int
-	}{{"hosts", c.Hosts, 2}, {"per-host", c.PerHost, 1}, {"bytes", int(c.Bytes), 64}, {"coarse", c.Coarse, 1}, {"radix", c.Radix, 0}} {
+	}{{"hosts", c.Hosts, 2}, {"per-host", c.PerHost, 1}, {"bytes", int(c.Bytes), 64}, {"coarse", c.Coarse, 1},
+		{"radix", c.Radix, 0}} {
 		if amount.value < amount.least {
 			return nil, config.Mistakef("--%s=%d is not allowed: want at least %d", amount.flag, amount.value, amount.least)
 		}
 	}
 	switch {
 	case c.Hosts*c.PerHost > group.MaxRanks || c.PerHost > fattree.MaxRadix:
-		return nil, config.Mistakef("--hosts=%d and --per-host=%d are not allowed: want at most %d ranks, and %d a host", c.Hosts, c.PerHost, group.MaxRanks, fattree.MaxRadix)
+		return nil, config.Mistakef("--hosts=%d and --per-host=%d are not allowed: want at most %d ranks, and %d a host",
+			c.Hosts, c.PerHost, group.MaxRanks, fattree.MaxRadix)
 	case c.Rate == 0:
 		return nil, config.Mistakef("--rate=unlimited is not allowed: want a rate such as 200gbit")
 	case c.Bytes%64 != 0:
@@ -98,7 +100,9 @@ func (c *simNodes) crowds() ([]figures.Crowd, error) {
 	if c.Latency >= 0 {
 		cfg.Latency = c.Latency
 	}
-	ways, err := chosen("way", c.Way, map[string]nodes.Way{"ring": nodes.Ring, "flat": nodes.Flat, "nodes": nodes.Nodes, "nodes+switch": nodes.Switch}, nodes.Ways)
+	ways, err := chosen("way", c.Way,
+		map[string]nodes.Way{"ring": nodes.Ring, "flat": nodes.Flat, "nodes": nodes.Nodes, "nodes+switch": nodes.Switch},
+		nodes.Ways)
 	if err != nil {
 		return nil, err
 	}

@@ -34,7 +34,8 @@ func (c *simOverlap) Run() error {
 		one := &cases[i]
 		bar := newBar("overlap of " + config.FormatBytes(one.Bytes))
 		o, err := figures.Pair{
-			Bytes: one.Bytes, Net: net, Train: one.Train, Chains: one.Chains, Subgroups: one.Subgroups, Window: one.Window, Seed: one.Seed,
+			Bytes: one.Bytes, Net: net, Train: one.Train, Chains: one.Chains, Subgroups: one.Subgroups, Window: one.Window,
+			Seed: one.Seed,
 		}.Run()
 		bar.end()
 		if err != nil {
@@ -59,7 +60,8 @@ func printPair(o *figures.PairOutcome, asJSON bool) error {
 		fmt.Fprintf(t, "%s\t%s\n", what, fmt.Sprintf(format, args...))
 	}
 	row("collectives", "Allgather and Reduce-Scatter of %s a rank, %d ranks", config.FormatBytes(o.Bytes), o.Nodes)
-	row("protocol", "%d chains, %d subgroups, %s, %d packets a train", o.Chains, o.Subgroups, windowText(o.Window), o.Train)
+	row("protocol", "%d chains, %d subgroups, %s, %d packets a train", o.Chains, o.Subgroups, windowText(o.Window),
+		o.Train)
 	row("ours alone", "Allgather %.2f us, Reduce-Scatter %.2f us", o.Gather, o.Reduce)
 	row("ours together", "%.2f us, the Reduce-Scatter after %.2f", o.Both, o.ReduceOfBoth)
 	row("rings together", "%.2f us", o.Rings)
@@ -73,13 +75,17 @@ func printPair(o *figures.PairOutcome, asJSON bool) error {
 func lawNotes(o *figures.PairOutcome, net *network.Config) (notes []string) {
 	const large = 512 << 10
 	if o.Bytes < large {
-		notes = append(notes, fmt.Sprintf("shards of %s are small for an overlap: 2 - 2/P is for large ones, from about %s", config.FormatBytes(o.Bytes), config.FormatBytes(large)))
+		notes = append(notes, fmt.Sprintf("shards of %s are small for an overlap: 2 - 2/P is for large ones, from about %s",
+			config.FormatBytes(o.Bytes), config.FormatBytes(large)))
 	}
 	if net.Queue > 0 && !net.Lossless && (o.Window == 0 || o.Window*sim.PacketBytes > net.Queue) {
-		notes = append(notes, fmt.Sprintf("%d chains may have more under way than a --queue of %s holds: S suffers where ports drop; --lossless ones wait", o.Chains, config.FormatBytes(net.Queue)))
+		notes = append(notes,
+			fmt.Sprintf("%d chains may have more under way than a --queue of %s holds: S suffers where ports drop; --lossless "+
+				"ones wait", o.Chains, config.FormatBytes(net.Queue)))
 	}
 	if f := &net.Faults; f.Loss > 0 || f.LinkLoss > 0 || f.Corrupt > 0 {
-		notes = append(notes, "with loss S compares recoveries, and the rings' connections wait 1 ms for a lost packet: no measure of 2 - 2/P")
+		notes = append(notes,
+			"with loss S compares recoveries, and the rings' connections wait 1 ms for a lost packet: no measure of 2 - 2/P")
 	}
 	return notes
 }

@@ -121,8 +121,10 @@ func (p *outcomes) print(o *figures.Outcome) error {
 	row("time", "%.2f us (virtual, mean of %d)", o.TimeUS, o.Iterations)
 	row("received", "%.2f Gbit/s a rank", o.Goodput)
 	row("sent", "%s by the busiest host", cli.BytesText(o.Sent))
-	row("traffic", "%s over all links, %s in and out of switch ports, %s between switches", cli.BytesText(o.Links), cli.BytesText(o.Switch), cli.BytesText(o.Core))
-	row("lost", "%d packets, %d more at full receive queues; %d packets sent again, %d datagrams not placed", o.Lost, o.Full, o.Again, o.Late)
+	row("traffic", "%s over all links, %s in and out of switch ports, %s between switches", cli.BytesText(o.Links),
+		cli.BytesText(o.Switch), cli.BytesText(o.Core))
+	row("lost", "%d packets, %d more at full receive queues; %d packets sent again, %d datagrams not placed", o.Lost,
+		o.Full, o.Again, o.Late)
 	row("events", "%d in %.2f s, %.2f M/s", o.Events, o.Wall, float64(o.Events)/o.Wall/1e6)
 	row("state", "hash %s, seed %d", o.Hash, o.Seed)
 	return t.Flush()

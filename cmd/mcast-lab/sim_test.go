@@ -26,7 +26,8 @@ func parseSim(t *testing.T, args ...string) (*simCommand, error) {
 
 // The flags of the issue's own example have their effects.
 func TestSimFlags(t *testing.T) {
-	c, err := parseSim(t, "allgather", "--nodes", "1024", "--radix", "32", "--bytes", "128KiB,1M:4M", "--chains", "4", "--subgroups", "4", "--loss", "1e-4",
+	c, err := parseSim(t, "allgather", "--nodes", "1024", "--radix", "32", "--bytes", "128KiB,1M:4M", "--chains", "4",
+		"--subgroups", "4", "--loss", "1e-4",
 		"--latency", "2us", "--workers", "3", "--cost", "100ns", "--coarse", "8", "--seed", "7", "--rate", "400gbit")
 	require.NoError(t, err)
 	net, err := c.Allgather.network()
@@ -101,7 +102,8 @@ func TestSimErrors(t *testing.T) {
 // The printed values are the effective ones: core has no more chains than ranks, nor
 // subgroups than chunks. Trains are counted as their packets.
 func TestSimInEffect(t *testing.T) {
-	s, err := parseSim(t, "allgather", "--nodes", "8", "--bytes", "512K", "--chains", "100", "--subgroups", "200", "--coarse", "4", "--loss", "0.01")
+	s, err := parseSim(t, "allgather", "--nodes", "8", "--bytes", "512K", "--chains", "100", "--subgroups", "200",
+		"--coarse", "4", "--loss", "0.01")
 	require.NoError(t, err)
 	net, err := s.Allgather.network()
 	require.NoError(t, err)
@@ -139,7 +141,8 @@ func TestSimOutput(t *testing.T) {
 
 	var text bytes.Buffer
 	require.NoError(t, (&outcomes{w: &text}).print(&o))
-	for _, word := range []string{"allgather of 512KiB a rank by mcast, 8 ranks", "Gbit/s a rank", "hash " + o.Hash, "seed 1"} {
+	for _, word := range []string{"allgather of 512KiB a rank by mcast, 8 ranks", "Gbit/s a rank", "hash " + o.Hash,
+		"seed 1"} {
 		require.Contains(t, text.String(), word)
 	}
 	text.Reset()

@@ -18,7 +18,8 @@ func soak(t *testing.T, args ...string) (stdout, stderr string, ok bool) {
 func TestSimSoakRunsBothProtocols(t *testing.T) {
 	out, bad, ok := soak(t, "--seeds", "20")
 	require.True(t, ok, out+bad)
-	assert.Regexp(t, `(?m)^the multicast protocol: 20 seeds, [1-9]\d* operations \(\d+ over all ranks\), .* operations/s, .*hash [0-9a-f]{16}$`, out)
+	assert.Regexp(t,
+		`(?m)^the multicast protocol: 20 seeds, [1-9]\d* operations \(\d+ over all ranks\), .* operations/s, .*hash [0-9a-f]{16}$`, out)
 	assert.Regexp(t, `(?m)^the in-network Reduce-Scatter: 20 seeds, [1-9]\d* operations \(\d+ over all ranks\), `, out)
 	again, bad, ok := soak(t, "--inc", "--operations", "50", "--verbose")
 	require.True(t, ok, again+bad)
@@ -27,7 +28,8 @@ func TestSimSoakRunsBothProtocols(t *testing.T) {
 }
 
 func TestSimSoakReplays(t *testing.T) {
-	scenario := `{"Burst":1,"Core":{"Chains":1,"Chunk":1,"Cutoff":200000,"Size":3,"Subgroups":1},"Depth":1,"Net":{"Gbps":1,"Tree":{"Hosts":3}},"Ops":[{"Bytes":300,"Collective":2,"Root":2}]}`
+	scenario :=
+		`{"Burst":1,"Core":{"Chains":1,"Chunk":1,"Cutoff":200000,"Size":3,"Subgroups":1},"Depth":1,"Net":{"Gbps":1,"Tree":{"Hosts":3}},"Ops":[{"Bytes":300,"Collective":2,"Root":2}]}`
 	out, bad, ok := soak(t, "--replay", scenario)
 	require.True(t, ok, out+bad)
 	assert.Contains(t, out, "3 operations")

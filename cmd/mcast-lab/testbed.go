@@ -56,7 +56,10 @@ type testbedUpFlags struct {
 
 // spec is the testbed that the flags ask for.
 func (c *testbedUpFlags) spec() testbed.Spec {
-	return testbed.Spec{Name: c.Name, Hosts: c.Hosts, Leaves: c.Leaf, Spines: c.Spine, Rate: float64(c.Rate), Trunk: float64(c.Trunk), Burst: int(c.Burst), MTU: int(c.MTU), Loss: float64(c.Loss), IPv6: c.IPv6}
+	return testbed.Spec{
+		Name: c.Name, Hosts: c.Hosts, Leaves: c.Leaf, Spines: c.Spine, Rate: float64(c.Rate), Trunk: float64(c.Trunk),
+		Burst: int(c.Burst), MTU: int(c.MTU), Loss: float64(c.Loss), IPv6: c.IPv6,
+	}
 }
 
 // up builds it.
@@ -93,7 +96,8 @@ func (c *testbedUpCommand) Run() error {
 		return err
 	}
 	hosts := tb.Hosts()
-	fmt.Printf("testbed %s is up: %v\n%s to %s: %s to %s\n", tb.Name(), tb.Spec(), hosts[0].Namespace, hosts[len(hosts)-1].Namespace, hosts[0].Addr, hosts[len(hosts)-1].Addr)
+	fmt.Printf("testbed %s is up: %v\n%s to %s: %s to %s\n", tb.Name(), tb.Spec(), hosts[0].Namespace,
+		hosts[len(hosts)-1].Namespace, hosts[0].Addr, hosts[len(hosts)-1].Addr)
 	return nil
 }
 
@@ -208,7 +212,8 @@ func writeCounters(w io.Writer, counters testbed.Counters) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "device\tport\tsent (B)\tframes\tdrops\treceived (B)\tframes\tdrops\t")
 	row := func(device, port string, x testbed.Traffic) {
-		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t\n", device, port, x.SentBytes, x.SentPackets, x.SentDrops, x.ReceivedBytes, x.ReceivedPackets, x.ReceivedDrops)
+		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t\n", device, port, x.SentBytes, x.SentPackets, x.SentDrops,
+			x.ReceivedBytes, x.ReceivedPackets, x.ReceivedDrops)
 	}
 	for _, p := range counters {
 		row(p.Device, p.Name, p.Traffic)

@@ -16,24 +16,25 @@ import (
 
 // testbedExperimentCommand is the command line of `mcast-lab testbed experiment`.
 type testbedExperimentCommand struct {
-	Names      []string        `arg:"" name:"name" help:"Of experiments, or all; 'list' shows them."`
-	Hosts      []int           `placeholder:"P,..." help:"Numbers of hosts. Default: the experiment's own."`
-	PerHost    []int           `placeholder:"K,..." help:"Ranks on each host, for the experiments nodes, cpu and racks: one number for each of --hosts, or one for all. Default: the experiment's own."`
-	Rate       []cli.Rate      `placeholder:"rate,..." help:"Rates of hosts' links, such as 200mbit,unlimited. Default: the experiment's own."`
-	Bytes      []cli.Bytes     `placeholder:"N,..." help:"Bytes a rank, such as 4M. Default: the experiment's own."`
-	Compute    []time.Duration `placeholder:"TIME,..." help:"Of a layer between operations, such as 0,15ms, for the experiment explain: with --bytes all troubles are tried with each. Default: each trouble's own."`
-	Loss       []cli.Share     `placeholder:"p,..." help:"Shares of frames to lose, for the experiment loss. Default: 0 to 0.1."`
-	Peers      cli.Names       `placeholder:"NAME,..." help:"Of mcast, ring, gloo and mpi. Default: all that there are here."`
-	Cases      cli.Names       `placeholder:"WORD,..." help:"Faults with such a word in their names, for the experiments doctor and explain. Default: all."`
-	Rounds     int             `default:"5" placeholder:"N" help:"How often every peer is measured, by turns; the median counts. 1 is a look at fewer points, in less than three minutes. Default: ${default}."`
-	MTU        cli.Bytes       `name:"mtu" default:"9000" placeholder:"bytes" help:"Of all links. Default: ${default}."`
-	Burst      cli.Bytes       `placeholder:"size" help:"What an idle link passes at once. Default: what 2 ms take, at least 4 frames."`
-	TCP        string          `name:"tcp" placeholder:"NAME" help:"Congestion control of hosts' TCP, such as reno. Default: the machine's."`
-	Limit      time.Duration   `placeholder:"time" help:"Of one run of one peer, such as 90s. Default: 3m, of loss 1m."`
-	Within     time.Duration   `placeholder:"time" help:"Of all that is asked for, such as 10m: what was measured by then is kept. Default: as long as it takes."`
-	Out        string          `type:"path" default:"benchmarks/results/testbed" placeholder:"DIR" help:"Where NAME.ndjson and NAME*.svg go. Default: ${default}."`
-	LockFile   string          `hidden:"" default:"/tmp/mcast-experiment.lock"` // held while any user measures on this machine
-	Repository string          `type:"path" default:"." placeholder:"DIR" help:"Where benchmarks/ and .venv/ are, for the peers gloo and mpi. Default: here."`
+	Names   []string        `arg:"" name:"name" help:"Of experiments, or all; 'list' shows them."`
+	Hosts   []int           `placeholder:"P,..." help:"Numbers of hosts. Default: the experiment's own."`
+	PerHost []int           `placeholder:"K,..." help:"Ranks on each host, for the experiments nodes, cpu and racks: one number for each of --hosts, or one for all. Default: the experiment's own."`
+	Rate    []cli.Rate      `placeholder:"rate,..." help:"Rates of hosts' links, such as 200mbit,unlimited. Default: the experiment's own."`
+	Bytes   []cli.Bytes     `placeholder:"N,..." help:"Bytes a rank, such as 4M. Default: the experiment's own."`
+	Compute []time.Duration `placeholder:"TIME,..." help:"Of a layer between operations, such as 0,15ms, for the experiment explain: with --bytes all troubles are tried with each. Default: each trouble's own."`
+	Loss    []cli.Share     `placeholder:"p,..." help:"Shares of frames to lose, for the experiment loss. Default: 0 to 0.1."`
+	Peers   cli.Names       `placeholder:"NAME,..." help:"Of mcast, ring, gloo and mpi. Default: all that there are here."`
+	Cases   cli.Names       `placeholder:"WORD,..." help:"Faults with such a word in their names, for the experiments doctor and explain. Default: all."`
+	Rounds  int             `default:"5" placeholder:"N" help:"How often every peer is measured, by turns; the median counts. 1 is a look at fewer points, in less than three minutes. Default: ${default}."`
+	MTU     cli.Bytes       `name:"mtu" default:"9000" placeholder:"bytes" help:"Of all links. Default: ${default}."`
+	Burst   cli.Bytes       `placeholder:"size" help:"What an idle link passes at once. Default: what 2 ms take, at least 4 frames."`
+	TCP     string          `name:"tcp" placeholder:"NAME" help:"Congestion control of hosts' TCP, such as reno. Default: the machine's."`
+	Limit   time.Duration   `placeholder:"time" help:"Of one run of one peer, such as 90s. Default: 3m, of loss 1m."`
+	Within  time.Duration   `placeholder:"time" help:"Of all that is asked for, such as 10m: what was measured by then is kept. Default: as long as it takes."`
+	Out     string          `type:"path" default:"benchmarks/results/testbed" placeholder:"DIR" help:"Where NAME.ndjson and NAME*.svg go. Default: ${default}."`
+	// LockFile: held while any user measures on this machine
+	LockFile   string `hidden:"" default:"/tmp/mcast-experiment.lock"`
+	Repository string `type:"path" default:"." placeholder:"DIR" help:"Where benchmarks/ and .venv/ are, for the peers gloo and mpi. Default: here."`
 }
 
 // Run does them one after another. One that fails does not keep the others from being done.
@@ -77,7 +78,8 @@ func (c *testbedExperimentCommand) Run() (err error) {
 	bar := newBar("experiments")
 	defer bar.end()
 	options := experiment.Options{
-		Dir: c.Out, Hosts: c.Hosts, Ranks: c.PerHost, Computes: c.Compute, Peers: c.Peers, Cases: c.Cases, Rounds: c.Rounds, MTU: int(c.MTU), Burst: int(c.Burst), TCP: c.TCP,
+		Dir: c.Out, Hosts: c.Hosts, Ranks: c.PerHost, Computes: c.Compute, Peers: c.Peers, Cases: c.Cases, Rounds: c.Rounds,
+		MTU: int(c.MTU), Burst: int(c.Burst), TCP: c.TCP,
 		Limit: c.Limit, Repository: c.Repository, Programs: found, Text: os.Stdout, Step: bar.say,
 	}
 	for _, r := range c.Rate {

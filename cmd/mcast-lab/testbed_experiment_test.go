@@ -24,7 +24,8 @@ func TestExperimentWhoseTimeIsOver(t *testing.T) {
 	kept := filepath.Join(dir, "unicast.partial.ndjson")
 	for within := 5 * time.Second; ; within *= 2 { // a machine that is busy may have measured nothing yet
 		require.Less(t, within, systest.Limit, "nothing was measured")
-		cmd, stdout, stderr := ordinary(t, "testbed", "experiment", "unicast", "--hosts", "2", "--bytes", "4K", "--peers", "mcast", "--rounds", "100000",
+		cmd, stdout, stderr := ordinary(t, "testbed", "experiment", "unicast", "--hosts", "2", "--bytes", "4K", "--peers",
+			"mcast", "--rounds", "100000",
 			"--within", within.String(), "--out", dir, "--lock-file", filepath.Join(dir, "lock"))
 		var failed *exec.ExitError
 		require.ErrorAs(t, cmd.Run(), &failed)
@@ -46,9 +47,11 @@ func TestSecondExperiment(t *testing.T) {
 	require.NoError(t, err)
 	path := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(path, "mcast"), nil, 0o755)) // which nobody runs
-	cmd, _, stderr := lab(t, []string{"PATH=" + path}, "testbed", "experiment", "unicast", "--out", t.TempDir(), "--lock-file", lock)
+	cmd, _, stderr := lab(t, []string{"PATH=" + path}, "testbed", "experiment", "unicast", "--out", t.TempDir(),
+		"--lock-file", lock)
 	require.Error(t, cmd.Run())
-	require.Contains(t, stderr.String(), fmt.Sprintf("another experiment is being done on this machine, by process %d", os.Getpid()))
+	require.Contains(t, stderr.String(),
+		fmt.Sprintf("another experiment is being done on this machine, by process %d", os.Getpid()))
 	require.NoError(t, unlock())
 }
 

@@ -26,7 +26,8 @@ func TestTestbedFaults(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, testbed.Down(name)) })
 	for _, c := range []struct{ args, says string }{
-		{"loss n0 1 --peer h1 --protocol udp --above 1500 --at in", "n0: its link loses 1 --at in --protocol udp --above 1500 --peer 10.77.0.2"},
+		{"loss n0 1 --peer h1 --protocol udp --above 1500 --at in",
+			"n0: its link loses 1 --at in --protocol udp --above 1500 --peer 10.77.0.2"},
 		{"link 0 down", "h0: its link is down"},
 		{"interface h1 down", "h1: its eth0 is down"},
 		{"mtu h1 1500", "h1: the switch's port has an MTU of 1500"},

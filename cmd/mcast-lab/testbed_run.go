@@ -78,7 +78,8 @@ func (c *testbedRunCommand) job(groups []netip.Addr) (launch.Job, error) {
 	}
 	j := launch.Job{Command: c.Command, Topology: c.Racks, Logs: c.Logs, Env: c.Env, Late: c.Late, MPI: c.MPI}
 	if len(c.PerHost) == 0 || slices.Min(c.PerHost) < 1 {
-		return j, config.Mistakef("--per-host=%s is not allowed: want at least 1", strings.Trim(strings.ReplaceAll(fmt.Sprint(c.PerHost), " ", ","), "[]"))
+		return j, config.Mistakef("--per-host=%s is not allowed: want at least 1",
+			strings.Trim(strings.ReplaceAll(fmt.Sprint(c.PerHost), " ", ","), "[]"))
 	}
 	if j.PerHost = c.PerHost[0]; len(c.PerHost) > 1 {
 		j.Counts = c.PerHost
@@ -223,7 +224,8 @@ func placeOf(tb *testbed.Testbed, name string) (string, error) {
 // findHost returns the host that is meant.
 func findHost(tb *testbed.Testbed, name string) (testbed.Host, bool) {
 	for _, h := range tb.Hosts() {
-		if name == strconv.Itoa(h.Index) || name == fmt.Sprintf("h%d", h.Index) || name == h.Addr.String() || name == h.Namespace {
+		if name == strconv.Itoa(h.Index) || name == fmt.Sprintf("h%d", h.Index) || name == h.Addr.String() ||
+			name == h.Namespace {
 			return h, true
 		}
 	}
@@ -232,5 +234,6 @@ func findHost(tb *testbed.Testbed, name string) (testbed.Host, bool) {
 
 // noPlace says what would have been allowed.
 func noPlace(tb *testbed.Testbed, name, index, short string) error {
-	return config.Mistakef("%q is no host of testbed %s: want %s from 0 to %d, %s, or an address of %v", name, tb.Name(), index, len(tb.Hosts())-1, short, tb.Subnet())
+	return config.Mistakef("%q is no host of testbed %s: want %s from 0 to %d, %s, or an address of %v", name, tb.Name(),
+		index, len(tb.Hosts())-1, short, tb.Subnet())
 }

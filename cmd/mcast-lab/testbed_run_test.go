@@ -68,7 +68,8 @@ func TestTestbedRun(t *testing.T) {
 	}
 
 	logs := filepath.Join(t.TempDir(), "logs")
-	cmd, stdout, stderr := run("--hosts", "2,0", "--per-host", "2", "--env", "A=b, c", "--group", "5", "--tail", "--logs", logs, "--",
+	cmd, stdout, stderr := run("--hosts", "2,0", "--per-host", "2", "--env", "A=b, c", "--group", "5", "--tail", "--logs",
+		logs, "--",
 		"sh", "-c", "echo $RANK $A $MCAST_GROUP `hostname`; echo --oh >&2")
 	require.NoError(t, cmd.Run(), stderr)
 	for rank, host := range []string{"h2", "h2", "h0", "h0"} {
@@ -80,7 +81,8 @@ func TestTestbedRun(t *testing.T) {
 		require.Contains(t, []string{line + "--oh\n", "--oh\n" + line}, string(log)) // two outputs have no order
 	}
 
-	cmd, stdout, stderr = run("--per-host", "1,3,1", "--tail", "--", "sh", "-c", "echo $LOCAL_RANK of $LOCAL_WORLD_SIZE `hostname`")
+	cmd, stdout, stderr = run("--per-host", "1,3,1", "--tail", "--", "sh", "-c",
+		"echo $LOCAL_RANK of $LOCAL_WORLD_SIZE `hostname`")
 	require.NoError(t, cmd.Run(), stderr)
 	for rank, line := range []string{"0 of 1 %s-h0", "0 of 3 %s-h1", "1 of 3 %s-h1", "2 of 3 %s-h1", "0 of 1 %s-h2"} {
 		require.Contains(t, stdout.String(), fmt.Sprintf("[%d] "+line+"\n", rank, "mcast-"+name))
@@ -164,5 +166,7 @@ func TestTestbedRsh(t *testing.T) {
 	}
 	cmd, _, stderr := lab(t, nil, "testbed", "rsh", "--name", name, "2", "true")
 	require.Error(t, cmd.Run())
-	require.Contains(t, stderr.String(), `"2" is no host of testbed `+name+": want an index from 0 to 1, h0, n0 for the host of switch 0, or an address of 10.77.0.0/16")
+	require.Contains(t, stderr.String(),
+		`"2" is no host of testbed `+name+
+			": want an index from 0 to 1, h0, n0 for the host of switch 0, or an address of 10.77.0.0/16")
 }

@@ -36,7 +36,8 @@ func (c *testbedWithCommand) Run() error {
 		return err
 	}
 	if _, err := testbed.Open(c.Name); err == nil {
-		return config.Mistakef("testbed %s is up already, and this would take it down in the end: say --name for another", c.Name)
+		return config.Mistakef("testbed %s is up already, and this would take it down in the end: say --name for another",
+			c.Name)
 	}
 	if err := programs.Lead(); err != nil {
 		return err

@@ -65,7 +65,8 @@ func requireRootless(t *testing.T) {
 func TestTestbedOfAnOrdinaryUser(t *testing.T) {
 	requireRootless(t)
 	name := fmt.Sprintf("mcast%d-with", os.Getpid())
-	cmd, stdout, stderr := ordinary(t, "testbed", "with", "--name", name, "--hosts", "2", "--rate", "500mbit", "--", "sh", "-c",
+	cmd, stdout,
+		stderr := ordinary(t, "testbed", "with", "--name", name, "--hosts", "2", "--rate", "500mbit", "--", "sh", "-c",
 		`"$LAB" testbed run --name `+name+` --switch -- "$MCAST" bench overlap --bytes 64K --iters 2 --json && exit 7`)
 	var failed *exec.ExitError
 	require.ErrorAs(t, cmd.Run(), &failed)
@@ -90,7 +91,8 @@ func TestTestbedFindsThePrograms(t *testing.T) {
 	name := fmt.Sprintf("mcast%d-path", os.Getpid())
 	const both = "command -v mcast; command -v mcast-lab; "
 	cmd, stdout, stderr := ordinary(t, "testbed", "with", "--name", name, "--hosts", "1", "--", "sh", "-c",
-		both+`PATH=/usr/sbin:/usr/bin:/sbin:/bin; "$LAB" testbed run --name `+name+` -- sh -c '`+both+`'; "$LAB" testbed rsh --name `+name+` 0 '`+both+`'`)
+		both+`PATH=/usr/sbin:/usr/bin:/sbin:/bin; "$LAB" testbed run --name `+name+` -- sh -c '`+both+
+			`'; "$LAB" testbed rsh --name `+name+` 0 '`+both+`'`)
 	require.NoError(t, cmd.Run(), stderr)
 	p := programs.In(forAll)
 	require.Equal(t, strings.Repeat(p.Mcast+"\n"+p.Lab+"\n", 3), stdout.String())
@@ -157,7 +159,8 @@ func TestTestbedWhereUsersHaveNoNamespaces(t *testing.T) {
 	cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{HostID: nobody, Size: 1}}
 	cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{HostID: nobody, Size: 1}}
 	require.Error(t, cmd.Run())
-	require.Contains(t, stderr.String(), "no namespaces are left to users (user.max_user_namespaces=0): `sudo sysctl user.max_user_namespaces=10000` allows it; or have root build it, with sudo")
+	require.Contains(t, stderr.String(), "no namespaces are left to users (user.max_user_namespaces=0): `sudo sysctl "+
+		"user.max_user_namespaces=10000` allows it; or have root build it, with sudo")
 }
 
 func TestTestbedWith(t *testing.T) {
@@ -170,7 +173,8 @@ func TestTestbedWith(t *testing.T) {
 	cmd, _, stderr = lab(t, nil, "testbed", "with", "--name", name, "--hosts", "1", "--", "mcast-no-such-program")
 	require.Error(t, cmd.Run())
 	require.Contains(t, stderr.String(), "mcast-no-such-program")
-	cmd, stdout, stderr := lab(t, nil, "testbed", "with", "--name", name, "--hosts", "1", "--", "sh", "-c", "ls /run/netns")
+	cmd, stdout,
+		stderr := lab(t, nil, "testbed", "with", "--name", name, "--hosts", "1", "--", "sh", "-c", "ls /run/netns")
 	require.NoError(t, cmd.Run(), stderr)
 	require.Contains(t, stdout.String(), "mcast-"+name+"-h0")
 	require.NoFileExists(t, "/run/netns/mcast-"+name+"-h0")

@@ -57,7 +57,8 @@ func (c *bugreportCommand) Run() error {
 	archive := tar.NewWriter(zipped)
 	for _, f := range files {
 		text := hide(f.text)
-		err = errors.Join(err, archive.WriteHeader(&tar.Header{Name: folder + "/" + f.name, Mode: 0o600, Size: int64(len(text)), ModTime: now}))
+		err = errors.Join(err,
+			archive.WriteHeader(&tar.Header{Name: folder + "/" + f.name, Mode: 0o600, Size: int64(len(text)), ModTime: now}))
 		_, e := archive.Write(text)
 		err = errors.Join(err, e)
 	}

@@ -191,8 +191,9 @@ func (d *doctorCommand) job() (*launcher.Host, error) {
 			" want --meet=HOST:PORT", d.HostsCount)
 	case d.Meet != "" && (job == nil || alone && d.HostsCount+len(d.Names) > 0):
 		if d.HostsCount < 1 && len(d.Names) == 0 {
-			return nil, config.Mistakef("--meet without --hosts-count or --names, and no launcher that says how many hosts there are:" +
-				" want --hosts-count=N")
+			return nil,
+				config.Mistakef("--meet without --hosts-count or --names, and no launcher that says how many hosts there are:" +
+					" want --hosts-count=N")
 		}
 		job = &launcher.Host{By: byMeet, Meet: d.Meet, Hosts: len(d.Names)}
 		if job.First, err = ours(d.Meet); err != nil {

@@ -92,7 +92,8 @@ func hereIsAnywhere(t *testing.T) string {
 
 // TestDoctorOfAHostThatIsGone: the others are looked at all the same.
 func TestDoctorOfAHostThatIsGone(t *testing.T) {
-	cmd, out, _ := mcast(t, []string{"MCAST_IFACE=lo"}, "doctor", "--no-nccl", "--listen=0s", "--shell="+hereIsAnywhere(t), "--hosts=gone,a")
+	cmd, out, _ := mcast(t, []string{"MCAST_IFACE=lo"}, "doctor", "--no-nccl", "--listen=0s", "--shell="+hereIsAnywhere(t),
+		"--hosts=gone,a")
 	require.Equal(t, 2, statusOf(t, cmd))
 	require.Contains(t, out.String(), "fault   gone: it could not be asked: exit status 255: no route to gone\n")
 	require.Contains(t, out.String(), "1 host: 1 fault, ")

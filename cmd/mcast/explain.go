@@ -51,7 +51,9 @@ func (c *explainCommand) look(ctx context.Context) (func() ([]watch.Rank, []erro
 			return nil, config.Mistakef("--hosts and --job are not allowed together: either asks for ranks of other hosts")
 		}
 		if c.Directory != "" {
-			return nil, config.Mistakef("--hosts and --directory or --user are not allowed together: a host's `mcast metrics` has its own --directory")
+			return nil,
+				config.Mistakef("--hosts and --directory or --user are not allowed together: a host's `mcast metrics` has its " +
+					"own --directory")
 		}
 		for _, host := range c.Hosts {
 			if _, _, err := net.SplitHostPort(host); err != nil {

@@ -54,7 +54,7 @@ func (l logs) ended(before, after []watch.Rank) (said []string) {
 		text := fmt.Sprintf("group %s: %d ranks were there, and have ended meanwhile", group, gone[group])
 		words := ""
 		for _, log := range l[group] {
-			if word := log.LastWord(); word != "" {
+			if word := log.LastLine(); word != "" {
 				words += fmt.Sprintf("\n  the last line of %s: %s", log.Name, word)
 			}
 		}

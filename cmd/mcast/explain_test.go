@@ -22,8 +22,9 @@ func TestExplainOfHosts(t *testing.T) {
 		var ranks []watch.Rank
 		for r := range 2 {
 			ranks = append(ranks, watch.Rank{
-				PID: r, At: n * time.Second, Host: "node\x1b7", Place: &hoststat.Host{Throttled: n * time.Duration(r) * time.Second / 2},
-				Live: monitor.Live{Group: "abc", Info: monitor.Info{Rank: r, Size: 3, Fabric: "udp"}},
+				PID: r, At: n * time.Second, Host: "node\x1b7",
+				Place: &hoststat.Host{Throttled: n * time.Duration(r) * time.Second / 2},
+				Live:  monitor.Live{Group: "abc", Info: monitor.Info{Rank: r, Size: 3, Fabric: "udp"}},
 			})
 		}
 		return ranks, nil
@@ -40,10 +41,14 @@ func TestExplainOfHosts(t *testing.T) {
 	require.Contains(t, text, "\n  - its threads were throttled for 0.50 s of a second")
 
 	for want, c := range map[string]explainCommand{
-		"--seconds=500ms is not allowed: want 1s or more":            {For: 500 * time.Millisecond},
-		"--hosts and --directory or --user are not allowed together": {For: time.Second, Hosts: []string{"a"}, rankFlags: rankFlags{watchFlags: watchFlags{Directory: "/tmp"}}},
-		"--hosts and --job are not allowed together":                 {For: time.Second, Hosts: []string{"a"}, Job: true},
-		"no rank was there: none of this user runs ":                 {For: time.Second, rankFlags: rankFlags{watchFlags: watchFlags{Directory: t.TempDir()}}},
+		"--seconds=500ms is not allowed: want 1s or more": {For: 500 * time.Millisecond},
+		"--hosts and --directory or --user are not allowed together": {
+			For: time.Second, Hosts: []string{"a"}, rankFlags: rankFlags{watchFlags: watchFlags{Directory: "/tmp"}},
+		},
+		"--hosts and --job are not allowed together": {For: time.Second, Hosts: []string{"a"}, Job: true},
+		"no rank was there: none of this user runs ": {
+			For: time.Second, rankFlags: rankFlags{watchFlags: watchFlags{Directory: t.TempDir()}},
+		},
 	} {
 		_, err := c.explain(t.Context())
 		require.ErrorContains(t, err, want)

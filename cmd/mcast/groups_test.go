@@ -12,7 +12,8 @@ import (
 
 func TestGroups(t *testing.T) {
 	for _, fabric := range []string{"shm", "udp"} {
-		cmd, stdout, stderr := mcast(t, nil, "bench", "groups", "--fabric", fabric, "--groups", "1,3", "--ranks", "2", "--idle", "20ms", "--json")
+		cmd, stdout, stderr := mcast(t, nil, "bench", "groups", "--fabric", fabric, "--groups", "1,3", "--ranks", "2",
+			"--idle", "20ms", "--json")
 		require.NoError(t, cmd.Run(), stderr)
 		d := json.NewDecoder(bytes.NewReader(stdout.Bytes()))
 		for _, n := range []int{1, 3} {
@@ -27,7 +28,9 @@ func TestGroups(t *testing.T) {
 			} {
 				require.Positive(t, v, name)
 			}
-			for name, v := range map[string]float64{"later": c.LaterMS, "rested": c.RestedUS, "beside": c.BesideUS, "parts": c.PartsShare} {
+			for name, v := range map[string]float64{
+				"later": c.LaterMS, "rested": c.RestedUS, "beside": c.BesideUS, "parts": c.PartsShare,
+			} {
 				require.Equal(t, n > 1, v > 0, name)
 			}
 		}

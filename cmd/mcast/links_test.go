@@ -22,14 +22,16 @@ func TestDoctorOfSeveralHosts(t *testing.T) {
 
 func severalHosts(tt *testing.T, t require.TestingT, shell string) {
 	args := []string{"doctor", "--no-nccl", "--listen=0s", "--shell=" + shell}
-	cmd, out, stderr := mcast(tt, []string{"MCAST_IFACE=lo", "MCAST_SIMD=generic"}, append(args, "--hosts=a,b", "--json")...)
+	cmd, out,
+		stderr := mcast(tt, []string{"MCAST_IFACE=lo", "MCAST_SIMD=generic"}, append(args, "--hosts=a,b", "--json")...)
 	err := cmd.Run()
 	var report doctor.JobReport
 	require.NoError(t, json.Unmarshal(out.Bytes(), &report), "%v %s", err, stderr)
 	require.Len(t, report.Hosts, 2)
 	require.Len(t, report.Matrix.Pairs, 2, "%s", stderr)
 	require.True(t, report.Matrix.Pairs[0].TCP)
-	require.Equal(t, []string{"a", "b"}, []string{report.Hosts[0].Host, report.Hosts[1].Host}, "one name for both would not do")
+	require.Equal(t, []string{"a", "b"}, []string{report.Hosts[0].Host, report.Hosts[1].Host},
+		"one name for both would not do")
 	require.Equal(t, "lo", report.Hosts[1].Chosen.Name, "the variable went along")
 	require.False(t, report.Healthy)
 	require.Equal(t, "same-address-on-hosts", report.Findings[0].Name, "it is one host, in truth")

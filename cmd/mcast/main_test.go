@@ -7,9 +7,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestWrongCommandsNameAll: kong names the first five commands where there are more, and none for a word that it does not know.
+// TestWrongCommandsNameAll: kong names the first five commands where there are more, and none for a word that it does
+// not know.
 func TestWrongCommandsNameAll(t *testing.T) {
-	const all = "want one of bench, switch, top, explain, advise, metrics, trace, nccl, doctor, secret, env, bugreport, version, completion"
+	const all = "want one of bench, switch, top, explain, advise, metrics, trace, nccl, doctor, secret, env, bugreport, " +
+		"version, completion"
 	for args, want := range map[string]string{
 		"":               "mcast: error: no command: " + all + "\n",
 		"--":             "mcast: error: no command: " + all + "\n",

@@ -95,7 +95,8 @@ func (c *metricsCommand) Run() error {
 		}
 	}
 	if at, err := os.Stat(c.Textfile); c.Textfile != "" && (err != nil || !at.IsDir()) {
-		return config.Mistakef("--textfile=%q is not allowed: want a directory that is there, such as /var/lib/node_exporter", c.Textfile)
+		return config.Mistakef("--textfile=%q is not allowed: want a directory that is there, such as /var/lib/node_exporter",
+			c.Textfile)
 	}
 	if c.Textfile != "" {
 		if err := unix.Access(c.Textfile, unix.W_OK|unix.X_OK); err != nil {
@@ -116,7 +117,8 @@ func (c *metricsCommand) Run() error {
 			return err
 		}
 		mux := http.NewServeMux()
-		mux.Handle("GET /metrics", httpd.Page(promhttp.HandlerFor(registry, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError}), oldPage))
+		mux.Handle("GET /metrics", httpd.Page(promhttp.HandlerFor(registry,
+			promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError}), oldPage))
 		mux.Handle("GET /{$}", httpd.Page(watch.Page(look), oldPage))
 		mux.Handle("GET "+watch.RanksPath, httpd.Page(watch.Serve(closely), oldPage)) // mcast explain --hosts
 		end, err := serveHTTP("listen", c.Listen, mux, secret, log)

@@ -47,7 +47,8 @@ func TestEvery(t *testing.T) {
 
 // TestTextfileOfNoDirectory: an error names the flag.
 func TestTextfileOfNoDirectory(t *testing.T) {
-	require.ErrorContains(t, writeTextfile(filepath.Join(t.TempDir(), "none", "mcast.prom"), prometheus.NewRegistry()), "--textfile: ")
+	require.ErrorContains(t, writeTextfile(filepath.Join(t.TempDir(), "none", "mcast.prom"), prometheus.NewRegistry()),
+		"--textfile: ")
 }
 
 // TestOTLP: a collector gets the same metrics as Prometheus, histograms included, and its error is an error of ours.

@@ -14,11 +14,14 @@ import (
 // TestMistakes: any wrong argument, of any command, ends with the same status, before anything has begun.
 func TestMistakes(t *testing.T) {
 	clitest.RequireMistakes(t, [][3]string{
-		{"", "sim soak --seeds 3", "sim is in mcast-lab now, which no package has: `make build` in a checkout makes bin/mcast-lab: bin/mcast-lab sim soak --seeds 3\n"},
+		{"", "sim soak --seeds 3", "sim is in mcast-lab now, which no package has: `make build` in a checkout makes " +
+			"bin/mcast-lab: bin/mcast-lab sim soak --seeds 3\n"},
 		{"", "testbed up --hosts {}", "makes bin/mcast-lab: bin/mcast-lab testbed up --hosts '{}'\n"},
-		{"", "bench allgather --algorithm ring --json", "the ring is in mcast-lab now, which no package has: `make build` in a checkout makes bin/mcast-lab: bin/mcast-lab ring allgather --json\n"},
+		{"", "bench allgather --algorithm ring --json", "the ring is in mcast-lab now, which no package has: `make build` " +
+			"in a checkout makes bin/mcast-lab: bin/mcast-lab ring allgather --json\n"},
 		{"", "bench --algorithm=ring overlap", "bin/mcast-lab ring overlap\n"},
-		{"", "bench allgather --algorithm mcast", "leave --algorithm out: mcast bench is always ours: mcast bench allgather\n"},
+		{"", "bench allgather --algorithm mcast",
+			"leave --algorithm out: mcast bench is always ours: mcast bench allgather\n"},
 		{"", "bench allgather --algorithm=mcast --iters 3", ": mcast bench allgather --iters 3\n"},
 		{"", "bench allgather --algorithm", "unknown flag --algorithm"},
 		{"", "bench allgather --algorithm tree", "unknown flag --algorithm"},

@@ -8,7 +8,8 @@ import (
 )
 
 // withLab says how to build mcast-lab, which is in checkouts only; a command line for mcast-lab follows.
-const withLab = " is in mcast-lab now, which no package has: `make build` in a checkout makes bin/mcast-lab: bin/mcast-lab "
+const withLab = " is in mcast-lab now, which no package has: `make build` in a checkout makes bin/mcast-lab: " +
+	"bin/mcast-lab "
 
 // moved says where to find what this program once did, and mcast-lab does now; empty: it is none of that.
 func moved(args []string) string {

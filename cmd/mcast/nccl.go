@@ -103,7 +103,8 @@ func (c *ncclTopologyCommand) Run() error {
 		}
 	}
 	if len(m.GPUs) == 0 {
-		return fmt.Errorf("neither sysfs nor NVIDIA's driver shows a GPU here: name them, as in --gpu=0000:3b:00.0=0 (address and NUMA node)")
+		return fmt.Errorf("neither sysfs nor NVIDIA's driver shows a GPU here: name them, as in --gpu=0000:3b:00.0=0 " +
+			"(address and NUMA node)")
 	}
 	if c.Nets == nil {
 		if c.Nets, err = c.devices(len(m.GPUs)); err != nil {
@@ -129,7 +130,8 @@ func (c *ncclTopologyCommand) devices(ranks int) ([]string, error) {
 	library := probe.Loader{Command: loader, Env: env}.Load(ctx, c.Library)
 	switch {
 	case library.Path == "":
-		return nil, fmt.Errorf("the plugin cannot be asked for its devices (say --library=FILE or --nets=NAME,NAME): %s", library.Error)
+		return nil, fmt.Errorf("the plugin cannot be asked for its devices (say --library=FILE or --nets=NAME,NAME): %s",
+			library.Error)
 	case library.Net == nil:
 		return nil, fmt.Errorf("%s is no network plugin", library.Path)
 	case library.Net.Error != "":

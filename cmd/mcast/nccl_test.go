@@ -18,7 +18,9 @@ var wellSet = []string{"NCCL_NET_PLUGIN=mcast", "NCCL_NET=mcast", "NCCL_COLLNET_
 func TestNCCLCheck(t *testing.T) {
 	dir, host := t.TempDir(), nccltest.NewHost(t)
 	nccl := nccltest.NCCL(t, dir, 23007, "ncclNetPlugin_v8", "ncclCollNetPlugin_v8", "ncclTunerPlugin_v6")
-	nccltest.Plugin{Name: "mcast", Devices: []string{"eth0"}, CollNet: 1, Tables: []string{"ncclTunerPlugin_v6"}}.Library(t, filepath.Join(dir, "libnccl-net-mcast.so"))
+	nccltest.Plugin{
+		Name: "mcast", Devices: []string{"eth0"}, CollNet: 1, Tables: []string{"ncclTunerPlugin_v6"},
+	}.Library(t, filepath.Join(dir, "libnccl-net-mcast.so"))
 	vars := append([]string{"HOME=" + host.Root, "LD_LIBRARY_PATH=" + dir}, wellSet...)
 
 	cmd, out, stderr := mcast(t, vars, "nccl", "check", "--nccl="+nccl, "--root="+host.Root)
@@ -49,10 +51,12 @@ func TestNCCLTopology(t *testing.T) {
 
 	host.GPU("pci0000:15/0000:15:00.0", 0)
 	host.GPU("pci0000:95/0000:95:00.0", 1)
-	plugin := nccltest.Plugin{Name: "mcast", Devices: []string{"eth0", "eth0.1"}}.Library(t, filepath.Join(t.TempDir(), "plugin.so"))
+	plugin := nccltest.Plugin{Name: "mcast", Devices: []string{"eth0", "eth0.1"}}.Library(t,
+		filepath.Join(t.TempDir(), "plugin.so"))
 	cmd, out, stderr := mcast(t, nil, "nccl", "topology", "--root="+host.Root, "--library="+plugin)
 	require.NoError(t, cmd.Run(), stderr)
-	require.Regexp(t, `(?s)<cpu numaid="0"[^>]*>.*0000:15:00.0.*<net name="eth0">.*<cpu numaid="1"[^>]*>.*0000:95:00.0.*<net name="eth0.1">`, out.String())
+	require.Regexp(t,
+		`(?s)<cpu numaid="0"[^>]*>.*0000:15:00.0.*<net name="eth0">.*<cpu numaid="1"[^>]*>.*0000:95:00.0.*<net name="eth0.1">`, out.String())
 
 	cmd, out, stderr = mcast(t, nil, "nccl", "topology", "--gpu=0000:07:00.0=1", "--nets=a,b")
 	require.NoError(t, cmd.Run(), stderr)

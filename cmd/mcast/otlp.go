@@ -39,7 +39,8 @@ func newOTLPSender(ctx context.Context, at string, from prometheus.Gatherer) (*o
 		return nil, fmt.Errorf("--otlp: %w", err)
 	}
 	about, err := resource.New(ctx, resource.WithHost(), resource.WithAttributes(
-		attribute.String("service.name", "mcast"), attribute.String("service.version", version.String())), resource.WithFromEnv())
+		attribute.String("service.name", "mcast"), attribute.String("service.version", version.String())),
+		resource.WithFromEnv())
 	if err != nil {
 		return nil, fmt.Errorf("--otlp: %w", err)
 	}

@@ -50,7 +50,8 @@ func TestBench(t *testing.T) {
 				continue // bench does the same over either fabric
 			}
 			t.Run(fabric+" "+strings.Join(args, " "), func(t *testing.T) {
-				cmd, stdout, stderr := mcast(t, nil, append([]string{"bench", "--fabric", fabric, "--iters", "3", "--warmup", "1", "--json"}, args...)...)
+				cmd, stdout, stderr := mcast(t, nil,
+					append([]string{"bench", "--fabric", fabric, "--iters", "3", "--warmup", "1", "--json"}, args...)...)
 				require.NoError(t, cmd.Run(), stderr)
 				all := results(t, stdout.Bytes())
 				require.NotEmpty(t, all)
@@ -77,8 +78,10 @@ func TestBench(t *testing.T) {
 }
 
 func TestBenchWithLoss(t *testing.T) {
-	systest.Eventually(t, func() bool { // ranks that do not run for a while take the network's multicast to be lost, and use none
-		cmd, stdout, stderr := mcast(t, []string{"MCAST_CHUNK=1000"}, "bench", "allgather", "--fabric", "udp", "--bytes", "1M", "--iters", "2", "--loss", "0.05", "--json")
+	// ranks that do not run for a while take the network's multicast to be lost, and use none
+	systest.Eventually(t, func() bool {
+		cmd, stdout, stderr := mcast(t, []string{"MCAST_CHUNK=1000"}, "bench", "allgather", "--fabric", "udp", "--bytes",
+			"1M", "--iters", "2", "--loss", "0.05", "--json")
 		require.NoError(t, cmd.Run(), stderr)
 		all := results(t, stdout.Bytes())
 		require.Len(t, all, 1)
@@ -98,7 +101,8 @@ func TestBenchStartsASwitch(t *testing.T) {
 		{"overlap", "--bytes", "256K", "--ranks", "2"},
 	} {
 		t.Run(strings.Join(args, " "), func(t *testing.T) {
-			cmd, stdout, stderr := mcast(t, nil, append([]string{"bench", "--switch", "--fabric", "udp", "--iters", "3", "--warmup", "1", "--json"}, args...)...)
+			cmd, stdout, stderr := mcast(t, nil,
+				append([]string{"bench", "--switch", "--fabric", "udp", "--iters", "3", "--warmup", "1", "--json"}, args...)...)
 			require.NoError(t, cmd.Run(), stderr)
 			lines := bytes.SplitAfter(bytes.TrimSpace(stdout.Bytes()), []byte("\n"))
 			var use bench.NodeUse
@@ -128,7 +132,8 @@ func TestBenchStartsASwitch(t *testing.T) {
 
 func TestBenchUsesTheSwitchThatIsThere(t *testing.T) {
 	address := runSwitch(t, nil).out.match(t, `^listening on (.*)$`)
-	cmd, stdout, stderr := mcast(t, nil, "bench", "reducescatter", "--fabric", "udp", "--bytes", "64K", "--iters", "2", "--warmup", "0", "--json", "--switch="+address)
+	cmd, stdout, stderr := mcast(t, nil, "bench", "reducescatter", "--fabric", "udp", "--bytes", "64K", "--iters", "2",
+		"--warmup", "0", "--json", "--switch="+address)
 	require.NoError(t, cmd.Run(), stderr)
 	all := results(t, stdout.Bytes())
 	require.Len(t, all, 1)
@@ -138,7 +143,8 @@ func TestBenchUsesTheSwitchThatIsThere(t *testing.T) {
 
 func TestBenchSaysWhenTheSwitchIsNotThere(t *testing.T) {
 	closed := systest.ReservePort(t).String()
-	cmd, stdout, stderr := mcast(t, nil, "bench", "reducescatter", "--fabric", "udp", "--bytes", "4K", "--iters", "2", "--json", "--switch="+closed)
+	cmd, stdout, stderr := mcast(t, nil, "bench", "reducescatter", "--fabric", "udp", "--bytes", "4K", "--iters", "2",
+		"--json", "--switch="+closed)
 	var exit *exec.ExitError
 	require.ErrorAs(t, cmd.Run(), &exit)
 	require.Equal(t, 1, exit.ExitCode())
@@ -161,7 +167,8 @@ func TestBenchUnderALauncher(t *testing.T) {
 	port := store.Addr().(*net.TCPAddr).Port
 	for name, vars := range map[string][]string{
 		"torchrun": {"RANK=%d", "WORLD_SIZE=2", "MASTER_ADDR=127.0.0.1", "MASTER_PORT=" + strconv.Itoa(port)},
-		"mpirun":   {"OMPI_COMM_WORLD_RANK=%d", "OMPI_COMM_WORLD_SIZE=2", "OMPI_COMM_WORLD_LOCAL_SIZE=2", "PMIX_NAMESPACE=" + t.Name() + strconv.Itoa(os.Getpid())},
+		"mpirun": {"OMPI_COMM_WORLD_RANK=%d", "OMPI_COMM_WORLD_SIZE=2", "OMPI_COMM_WORLD_LOCAL_SIZE=2",
+			"PMIX_NAMESPACE=" + t.Name() + strconv.Itoa(os.Getpid())},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out *bytes.Buffer
@@ -225,7 +232,8 @@ func TestBenchNamesTheRankThatFails(t *testing.T) {
 func TestRanksEndWithTheProcessThatStartedThem(t *testing.T) {
 	for processes, args := range map[int][]string{2: {"allgather"}, 3: {"reducescatter", "--fabric", "udp", "--switch"}} {
 		t.Run(args[0], func(t *testing.T) {
-			cmd, _, _ := mcast(t, nil, append([]string{"bench", "--ranks", "2", "--bytes", "1M", "--iters", "1000000"}, args...)...)
+			cmd, _,
+				_ := mcast(t, nil, append([]string{"bench", "--ranks", "2", "--bytes", "1M", "--iters", "1000000"}, args...)...)
 			// The others inherit no pipe of ours, so Wait does not wait for them.
 			cmd.Stdout, cmd.Stderr = nil, nil
 			require.NoError(t, cmd.Start())

@@ -102,7 +102,8 @@ func (s *screen) page(width, height int) []string {
 	shown := s.lines
 	if len(shown) > height {
 		last := min(s.top+height-1, len(s.lines))
-		shown = append(append([]string{}, s.lines[s.top:last]...), fmt.Sprintf("lines %d to %d of %d: arrows, space, b; q ends", s.top+1, last, len(s.lines)))
+		shown = append(append([]string{}, s.lines[s.top:last]...),
+			fmt.Sprintf("lines %d to %d of %d: arrows, space, b; q ends", s.top+1, last, len(s.lines)))
 	}
 	out := make([]string, len(shown))
 	for i, l := range shown {

@@ -39,7 +39,8 @@ func (c *secretCommand) printPages() error {
 		return err
 	}
 	if secret == "" {
-		return config.Mistakef("--metrics: neither MCAST_SECRET nor MCAST_SECRET_FILE is set, and without a secret there is nothing to prove: metrics are read by HTTP")
+		return config.Mistakef("--metrics: neither MCAST_SECRET nor MCAST_SECRET_FILE is set, and without a secret there " +
+			"is nothing to prove: metrics are read by HTTP")
 	}
 	pages, err := identity.NewPages(secret, 1)
 	if err != nil {

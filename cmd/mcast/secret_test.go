@@ -14,8 +14,8 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
-// shown is what Prometheus sets for TLS where ca_file, cert_file and key_file are what `mcast secret --metrics` prints of
-// a secret, and server_name is torch-mcast.
+// shown is what Prometheus sets for TLS where ca_file, cert_file and key_file are what `mcast secret --metrics` prints
+// of a secret, and server_name is torch-mcast.
 func shown(t *testing.T, secret string) *tls.Config {
 	t.Helper()
 	cmd, stdout, stderr := mcast(t, []string{"MCAST_SECRET=" + secret}, "secret", "--metrics")
@@ -29,7 +29,9 @@ func shown(t *testing.T, secret string) *tls.Config {
 }
 
 func clientOf(config *tls.Config) *http.Client {
-	return &http.Client{Transport: &http.Transport{TLSClientConfig: config, DisableKeepAlives: true}, Timeout: systest.Limit}
+	return &http.Client{
+		Transport: &http.Transport{TLSClientConfig: config, DisableKeepAlives: true}, Timeout: systest.Limit,
+	}
 }
 
 func prometheusOf(t *testing.T, secret string) *http.Client {
@@ -37,8 +39,8 @@ func prometheusOf(t *testing.T, secret string) *http.Client {
 	return clientOf(shown(t, secret))
 }
 
-// TestMetricsWithSecret: with one, nothing of `mcast metrics --listen` is for those who do not prove it, and the commands
-// that ask it do.
+// TestMetricsWithSecret: with one, nothing of `mcast metrics --listen` is for those who do not prove it, and the
+// commands that ask it do.
 func TestMetricsWithSecret(t *testing.T) {
 	const secret, other = "correct-horse-battery-staple", "another-horse-battery-staple"
 	vars := []string{"MCAST_METRICS=" + systest.ShortDir(t)}

@@ -119,7 +119,8 @@ func (c *switchCommand) checkAmounts() error {
 		return config.Mistakef(`--rate=unlimited is not allowed: want the rate of a member's link, such as 40gbit`)
 	}
 	if c.Workers < 0 || c.Workers > switchd.MaxWorkers {
-		return config.Mistakef("--workers=%d is not allowed: want 1 to %d, or 0 for half of the cores", c.Workers, switchd.MaxWorkers)
+		return config.Mistakef("--workers=%d is not allowed: want 1 to %d, or 0 for half of the cores", c.Workers,
+			switchd.MaxWorkers)
 	}
 	for _, n := range []struct {
 		flag  string
@@ -144,7 +145,8 @@ func (c *switchCommand) checkAmounts() error {
 		job = c.Memory / 16
 	}
 	if least := cli.Bytes(256 << 10); min(job, c.Memory) < least {
-		return config.Mistakef("--memory=%s leaves a job %s, which is too little for any: want --memory=4MiB or more, or --job-memory=%s or more",
+		return config.Mistakef("--memory=%s leaves a job %s, which is too little for any: want --memory=4MiB or more, or "+
+			"--job-memory=%s or more",
 			config.FormatBytes(int(c.Memory)), config.FormatBytes(int(min(job, c.Memory))), config.FormatBytes(int(least)))
 	}
 	return nil
@@ -180,8 +182,9 @@ func (c *switchCommand) secrets(own string) (session.Secrets, error) {
 		return session.Secrets{{Text: own}}, nil
 	}
 	if c.HTTP != "" && own == "" {
-		return nil, config.Mistakef("--http with --secrets takes MCAST_SECRET or MCAST_SECRET_FILE, a secret of the switch's own: " +
-			"clients that know it may read the metrics of all tenants")
+		return nil,
+			config.Mistakef("--http with --secrets takes MCAST_SECRET or MCAST_SECRET_FILE, a secret of the switch's own: " +
+				"clients that know it may read the metrics of all tenants")
 	}
 	file, err := os.Open(c.Secrets)
 	if err != nil {

@@ -103,13 +103,15 @@ func get(t *testing.T, client *http.Client, url string) (status int, body string
 
 func TestSwitch(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "switch.json")
-	require.NoError(t, os.WriteFile(file, []byte(`{"workers": 2, "memory": 67108864, "rate": "10gbit", "drain-timeout": "50s", "json": true}`), 0o600))
+	require.NoError(t, os.WriteFile(file,
+		[]byte(`{"workers": 2, "memory": 67108864, "rate": "10gbit", "drain-timeout": "50s", "json": true}`), 0o600))
 	p := runSwitch(t, []string{"MCAST_SECRET=correct-horse-battery-staple"}, "--config", file, "--http", "127.0.0.1:0")
 	addr := p.out.match(t, `^listening on (.*)$`)
 	metrics := p.err.match(t, `"url":"(https:[^"]*)"`)
 	scraper := prometheusOf(t, "correct-horse-battery-staple")
 
-	rank, err := switchtest.Join(t.Context(), addr, session.Hello{Job: 1, Ranks: 1, Secret: "correct-horse-battery-staple", Timeout: systest.Limit})
+	rank, err := switchtest.Join(t.Context(), addr,
+		session.Hello{Job: 1, Ranks: 1, Secret: "correct-horse-battery-staple", Timeout: systest.Limit})
 	require.NoError(t, err)
 	defer func() { _ = rank.Close() }()
 	require.Equal(t, 2, rank.Terms.Stripes)
@@ -120,10 +122,12 @@ func TestSwitch(t *testing.T) {
 	systest.Eventually(t, func() bool {
 		status, text := get(t, scraper, metrics)
 		require.Equal(t, http.StatusOK, status)
-		return strings.Contains(text, "mcast_switch_jobs 1") && regexp.MustCompile(`(?m)^mcast_switch_summed_bytes_total\{worker="1"\} [1-9]`).MatchString(text)
+		return strings.Contains(text, "mcast_switch_jobs 1") &&
+			regexp.MustCompile(`(?m)^mcast_switch_summed_bytes_total\{worker="1"\} [1-9]`).MatchString(text)
 	})
 	health := strings.TrimSuffix(metrics, "metrics") + "healthz"
-	status, _ := get(t, http.DefaultClient, strings.Replace(health, "https", "http", 1)) // as who probes it does, without a secret
+	// as who probes it does, without a secret
+	status, _ := get(t, http.DefaultClient, strings.Replace(health, "https", "http", 1))
 	require.Equal(t, http.StatusOK, status)
 	status, _ = get(t, http.DefaultClient, strings.Replace(metrics, "https", "http", 1))
 	require.Equal(t, http.StatusUnauthorized, status)
@@ -154,7 +158,8 @@ func TestSystemdHearsOfTheSwitch(t *testing.T) {
 	}
 	p := runSwitch(t, []string{"NOTIFY_SOCKET=" + path})
 	require.Equal(t, "READY=1", heard())
-	s, err := session.Dial(t.Context(), p.out.match(t, `^listening on (.*)$`), session.Hello{Job: 1, Ranks: 1, Timeout: systest.Limit})
+	s, err := session.Dial(t.Context(), p.out.match(t, `^listening on (.*)$`),
+		session.Hello{Job: 1, Ranks: 1, Timeout: systest.Limit})
 	require.NoError(t, err)
 	require.NoError(t, s.Close(nil))
 	require.NoError(t, p.signal(syscall.SIGTERM))
@@ -221,8 +226,8 @@ func TestSwitchReportsBadInput(t *testing.T) {
 	}
 }
 
-// TestSwitchOfTenants: what --http serves is of all of them, so it is for who knows the switch's own secret, and without
-// one there is none.
+// TestSwitchOfTenants: what --http serves is of all of them, so it is for who knows the switch's own secret, and
+// without one there is none.
 func TestSwitchOfTenants(t *testing.T) {
 	const tenant, own = "the-secret-of-a-tenant-of-it", "the-secret-of-the-switch-itself"
 	file := filepath.Join(t.TempDir(), "secrets")
@@ -231,7 +236,8 @@ func TestSwitchOfTenants(t *testing.T) {
 	require.Error(t, cmd.Run())
 	require.Contains(t, stderr.String(), "--http with --secrets takes MCAST_SECRET or MCAST_SECRET_FILE")
 
-	for _, of := range []string{"MCAST_SECRET=store", "MCAST_SECRET_FILE=" + filepath.Join(t.TempDir(), "none")} { // of the ranks
+	// of the ranks
+	for _, of := range []string{"MCAST_SECRET=store", "MCAST_SECRET_FILE=" + filepath.Join(t.TempDir(), "none")} {
 		p := runSwitch(t, []string{of}, "--secrets", file)
 		p.out.match(t, `^listening on (.*)$`)
 		require.NoError(t, p.signal(syscall.SIGTERM))
@@ -267,7 +273,10 @@ func TestSwitchWarnsWhenOpenToAll(t *testing.T) {
 }
 
 func TestSwitchChecksTheSecretOfItsEnvironment(t *testing.T) {
-	for secret, want := range map[string]string{"seven77": "MCAST_SECRET: a secret of 7 bytes; want at least 22", "correct horse battery staple": "MCAST_SECRET: a secret with white space"} {
+	for secret, want := range map[string]string{
+		"seven77":                      "MCAST_SECRET: a secret of 7 bytes; want at least 22",
+		"correct horse battery staple": "MCAST_SECRET: a secret with white space",
+	} {
 		cmd, _, stderr := mcast(t, []string{"MCAST_SECRET=" + secret}, "switch", "--bind", "127.0.0.1:0")
 		require.Error(t, cmd.Run())
 		require.Contains(t, stderr.String(), want)
@@ -281,7 +290,8 @@ func TestSwitchTakesTheSecretOfAFile(t *testing.T) {
 	folder := t.TempDir()
 	file := filepath.Join(folder, "job")
 	require.NoError(t, os.WriteFile(file, []byte(secret+"\n"), 0o600))
-	for _, vars := range [][]string{{"MCAST_SECRET_FILE=" + file}, {"MCAST_SECRET_FILE=job", "CREDENTIALS_DIRECTORY=" + folder}} {
+	for _, vars := range [][]string{{"MCAST_SECRET_FILE=" + file},
+		{"MCAST_SECRET_FILE=job", "CREDENTIALS_DIRECTORY=" + folder}} {
 		p := runSwitch(t, vars)
 		addr := p.out.match(t, `^listening on (.*)$`)
 		_, err := session.Dial(t.Context(), addr, session.Hello{Job: 1, Ranks: 1})

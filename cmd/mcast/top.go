@@ -66,7 +66,9 @@ func (c *topCommand) Run() error {
 }
 
 // watch shows the activity of each interval until ctx ends.
-func (c *topCommand) watch(ctx context.Context, look func() ([]watch.Rank, []error), show func([]watch.Activity, []error) error) error {
+func (c *topCommand) watch(
+	ctx context.Context, look func() ([]watch.Rank, []error), show func([]watch.Activity, []error) error,
+) error {
 	tick := time.NewTicker(c.Interval)
 	defer tick.Stop()
 	before, _ := look()
@@ -111,7 +113,8 @@ func (c *topCommand) unseen(all []watch.Activity) error {
 
 // text is what there is to show.
 func (c *topCommand) text(all []watch.Activity, errs []error) []string {
-	lines := []string{fmt.Sprintf("%s  %d rank(s), rates over %v", time.Now().Format(time.TimeOnly), len(all), c.Interval), ""}
+	lines := []string{fmt.Sprintf("%s  %d rank(s), rates over %v", time.Now().Format(time.TimeOnly), len(all), c.Interval),
+		""}
 	if len(all) == 0 {
 		lines = append(lines, "No rank of this user runs here, or none publishes (MCAST_METRICS).")
 	}

@@ -35,7 +35,8 @@ func TestTopShowsRates(t *testing.T) {
 	require.Contains(t, text, "1 rank(s), rates over 1ms")
 	require.Contains(t, text, "group abc: 1 of 1 ranks are here")
 	require.Contains(t, text, "does not answer: rank of another")
-	require.Contains(t, strings.Join(c.text(nil, nil), "\n"), "No rank of this user runs here, or none publishes (MCAST_METRICS).")
+	require.Contains(t, strings.Join(c.text(nil, nil), "\n"),
+		"No rank of this user runs here, or none publishes (MCAST_METRICS).")
 }
 
 // TestTopDoesNotObey: what processes of other users publish does nothing to root's terminal.

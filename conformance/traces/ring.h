@@ -4,7 +4,8 @@
  * the second step on a message leaves when the one of the step before is here.
  * Staged: receives are posted for a slot of 1 MiB, the second message of a small
  * step is empty. Registered: one message a slice, posted as large as it is.
- * FLOW(trace, ranks, bytes of the operation, channels, loops, steps, posted, slots, depth, sizes of a step's messages) */
+ * FLOW(trace, ranks, bytes of the operation, channels, loops, steps, posted, slots, depth, sizes of a step's
+ * messages) */
 FLOW(RING_ALLGATHER, 2, 1024, 1, 1, 1, 1048576, 4, 4, 512, 0)
 FLOW(RING_ALLGATHER, 2, 131072, 2, 1, 1, 1048576, 4, 4, 32768, 0)
 FLOW(RING_ALLGATHER, 2, 16777216, 2, 2, 1, 1048576, 4, 4, 1048576, 1048576)

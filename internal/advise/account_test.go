@@ -21,7 +21,9 @@ type drawn struct {
 func (d *drawn) text() string {
 	var events []string
 	add := func(category, name string, thread int, s span, args string) {
-		events = append(events, fmt.Sprintf(`{"ph":"X","cat":%q,"name":%q,"pid":1,"tid":%d,"ts":%d.000,"dur":%d.000,"args":{%s}}`, category, name, thread, s.from, s.length(), args))
+		events = append(events,
+			fmt.Sprintf(`{"ph":"X","cat":%q,"name":%q,"pid":1,"tid":%d,"ts":%d.000,"dur":%d.000,"args":{%s}}`, category, name,
+				thread, s.from, s.length(), args))
 	}
 	for i, s := range d.flights {
 		add("user_annotation", "gloo:"+string(d.kinds[i]), 100+i, s, `"Input Dims":[[25]],"Input type":["float"]`)
@@ -37,7 +39,8 @@ func (d *drawn) text() string {
 	for i, s := range d.steps {
 		add("user_annotation", fmt.Sprintf("ProfilerStep#%d", i), 1, s, "")
 	}
-	return `{"schemaVersion":1,"distributedInfo":{"backend":"gloo","rank":0,"world_size":2},"traceEvents":[` + strings.Join(events, ",") + `]}`
+	return `{"schemaVersion":1,"distributedInfo":{"backend":"gloo","rank":0,"world_size":2},"traceEvents":[` +
+		strings.Join(events, ",") + `]}`
 }
 
 // TestAccountMicrosecondByMicrosecond compares the exposed, hidden and waited time with a count of every microsecond.

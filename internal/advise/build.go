@@ -207,7 +207,8 @@ func (b *builder) ours(e *event, when span) error {
 	}
 	kind := kindOf(strings.TrimPrefix(e.Name, oursPrefix))
 	b.spans++
-	b.mcast = append(b.mcast, flight{kind: kind, posted: when.from, during: when, thread: string(e.Thread), message: a.message()})
+	b.mcast = append(b.mcast,
+		flight{kind: kind, posted: when.from, during: when, thread: string(e.Thread), message: a.message()})
 	return nil
 }
 
@@ -272,7 +273,8 @@ func (b *builder) done() (*Trace, error) {
 	flights := b.flights()
 	t.Backend, t.World = b.job.Backend, b.world(flights)
 	if len(flights) == 0 {
-		return nil, errors.New("no collective is in it: want a trace of a distributed training over gloo, NCCL or torch-mcast, exported by torch.profiler with ProfilerActivity.CPU, and CUDA where there are GPUs")
+		return nil, errors.New("no collective is in it: want a trace of a distributed training over gloo, NCCL or " +
+			"torch-mcast, exported by torch.profiler with ProfilerActivity.CPU, and CUDA where there are GPUs")
 	}
 	if t.OnGPU {
 		t.compute = union(b.kernels.all)
@@ -306,11 +308,11 @@ func (b *builder) done() (*Trace, error) {
 // world returns the number of ranks of the job, or of the largest group in the traces; 0: not known.
 func (b *builder) world(flights []flight) int {
 	if b.job.World > 0 {
-		return min(b.job.World, maxRanks)
+		return min(b.job.World, maxTraceRanks)
 	}
 	world := 0
 	for _, g := range b.job.Groups {
-		world = max(world, min(g.Size, maxRanks))
+		world = max(world, min(g.Size, maxTraceRanks))
 	}
 	for i := range flights {
 		world = max(world, flights[i].size)

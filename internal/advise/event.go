@@ -91,7 +91,10 @@ type message struct {
 
 // message reads what arguments say of a collective.
 func (a *arguments) message() message {
-	m := message{in: count(a.In, maxElements), out: count(a.Out, maxElements), size: int(count(a.Size, maxRanks)), group: a.Group, number: count(a.Number, math.MaxInt64), external: count(a.External, math.MaxInt64)}
+	m := message{
+		in: count(a.In, maxElements), out: count(a.Out, maxElements), size: int(count(a.Size, maxTraceRanks)), group: a.Group,
+		number: count(a.Number, math.MaxInt64), external: count(a.External, math.MaxInt64),
+	}
 	m.dtype, m.element = elementType(a.Type)
 	m.ranks = ranksIn(a.Ranks)
 	if len(m.ranks) != m.size { // torch leaves out the middle of long lists
@@ -124,8 +127,8 @@ func count(n json.Number, most int64) int64 {
 	return v
 }
 
-// maxRanks bounds what a trace may say of a group.
-const maxRanks = 1 << 24
+// maxTraceRanks bounds what a trace may say of a group.
+const maxTraceRanks = 1 << 24
 
 // ranksIn reads "[0, 1]".
 func ranksIn(text string) (ranks []int) {

@@ -19,7 +19,8 @@ const (
 )
 
 // kinds are all of them; a name's is the first one that it begins with.
-var kinds = []Kind{Allgather, ReduceScatter, Allreduce, Broadcast, "all_to_all", "barrier", "gather", "scatter", "reduce", "sendrecv", "send", "recv"}
+var kinds = []Kind{Allgather, ReduceScatter, Allreduce, Broadcast, "all_to_all", "barrier", "gather", "scatter",
+	"reduce", "sendrecv", "send", "recv"}
 
 // kindOf returns the kind of a name that torch, gloo, NCCL or torch-mcast gives a collective, such as
 // _allgather_base, all_gather_into_tensor_coalesced or AllGather.

@@ -84,7 +84,8 @@ func (b *builder) match() {
 				f.in = p.in
 			}
 			if f.kind == Allgather || f.kind == ReduceScatter {
-				if small, large := min(f.in, f.out), max(f.in, f.out); small > 0 && large%small == 0 && large/small <= maxRanks {
+				if small, large := min(f.in, f.out), max(f.in, f.out); small > 0 && large%small == 0 &&
+					large/small <= maxTraceRanks {
 					f.size = int(large / small)
 				}
 			}
@@ -106,7 +107,10 @@ func (p *post) fits(f *flight) bool {
 
 // collective is a flight, with the facts known about its group.
 func (b *builder) collective(f *flight) Collective {
-	c := Collective{Kind: f.kind, Posted: f.posted, during: f.during, Type: f.dtype, Size: f.size, Group: f.group, Ranks: f.ranks, number: f.number}
+	c := Collective{
+		Kind: f.kind, Posted: f.posted, during: f.during, Type: f.dtype, Size: f.size, Group: f.group, Ranks: f.ranks,
+		number: f.number,
+	}
 	if c.Size == 0 && len(b.job.Groups) <= 1 {
 		c.Size = b.trace.World
 	}

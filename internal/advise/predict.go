@@ -59,7 +59,9 @@ func best(all [][]transfer, w crossing.Way, perHost int) float64 {
 }
 
 // predict returns the bounds for one of our ways, links having a rate of bytes a second.
-func predict(accounts []Account, all [][]transfer, from crossing.Way, to crossing.Way, perHost int, rate float64) Prediction {
+func predict(
+	accounts []Account, all [][]transfer, from crossing.Way, to crossing.Way, perHost int, rate float64,
+) Prediction {
 	n := time.Duration(len(accounts))
 	p := Prediction{Switch: to == crossing.NodesSwitch}
 	step := time.Duration(0)

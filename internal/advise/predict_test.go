@@ -25,22 +25,33 @@ func onGPUs(ranks int, gather, scatter float64) (texts []string) {
 		}
 		var events []string
 		kernel := func(name string, at, long float64, args string) {
-			events = append(events, fmt.Sprintf(`{"ph":"X","cat":"kernel","name":%q,"pid":0,"tid":7,"ts":%.3f,"dur":%.3f,"args":{"External id":5,"stream":7%s}}`, name, at, long, args))
+			events = append(events,
+				fmt.Sprintf(
+					`{"ph":"X","cat":"kernel","name":%q,"pid":0,"tid":7,"ts":%.3f,"dur":%.3f,"args":{"External id":5,"stream":7%s}}`,
+					name, at, long, args))
 		}
 		moves := func(name string, in, out int) string {
-			return fmt.Sprintf(`,"Collective name":%q,"In msg nelems":%d,"Out msg nelems":%d,"Group size":%d,"dtype":"BFloat16","Process Group Name":"0","Process Group Ranks":"[]"`, name, in, out, ranks)
+			return fmt.Sprintf(
+				`,"Collective name":%q,"In msg nelems":%d,"Out msg nelems":%d,"Group size":%d,"dtype":"BFloat16","Process Group Name":"0","Process Group Ranks":"[]"`, name, in, out, ranks)
 		}
 		for step := range 2 {
 			at := 1000 + float64(step)*(gather+scatter+200)
-			events = append(events, fmt.Sprintf(`{"ph":"X","cat":"user_annotation","name":"ProfilerStep#%d","pid":9,"tid":9,"ts":%.3f,"dur":%.3f}`, step, at, gather+scatter+200))
-			kernel("ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgsStorage<4096ul>)", at+50-late, gather+late, moves("_allgather_base", 1<<19, ranks<<19))
+			events = append(events,
+				fmt.Sprintf(`{"ph":"X","cat":"user_annotation","name":"ProfilerStep#%d","pid":9,"tid":9,"ts":%.3f,"dur":%.3f}`,
+					step, at, gather+scatter+200))
+			kernel("ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgsStorage<4096ul>)", at+50-late, gather+late,
+				moves("_allgather_base", 1<<19, ranks<<19))
 			kernel("ampere_bf16_s16816gemm_bf16_128x128", at+gather+50, 50, "")
-			kernel("ncclDevKernel_ReduceScatter_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)", at+gather+100, scatter, moves("_reduce_scatter_base", ranks<<19, 1<<19))
+			kernel("ncclDevKernel_ReduceScatter_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)", at+gather+100, scatter,
+				moves("_reduce_scatter_base", ranks<<19, 1<<19))
 			kernel("multi_tensor_apply_kernel", at+gather+scatter+100, 50, "")
-			events = append(events, `{"ph":"X","cat":"cpu_op","name":"aten::mm","pid":9,"tid":9,"ts":1000,"dur":5000}`) // queues kernels
+			// queues kernels
+			events = append(events, `{"ph":"X","cat":"cpu_op","name":"aten::mm","pid":9,"tid":9,"ts":1000,"dur":5000}`)
 		}
-		texts = append(texts, fmt.Sprintf(`{"schemaVersion":1,"deviceProperties":[{"id":0}],"distributedInfo":{"backend":"nccl","rank":%d,"world_size":%d,"pg_config":[{"pg_name":"0","pg_size":%d,"ranks":%s}]},"host_name":"host%d","traceEvents":[%s]}`,
-			rank, ranks, ranks, strings.ReplaceAll(fmt.Sprint(upTo(ranks)), " ", ","), rank, strings.Join(events, ",\n")))
+		texts = append(texts,
+			fmt.Sprintf(
+				`{"schemaVersion":1,"deviceProperties":[{"id":0}],"distributedInfo":{"backend":"nccl","rank":%d,"world_size":%d,"pg_config":[{"pg_name":"0","pg_size":%d,"ranks":%s}]},"host_name":"host%d","traceEvents":[%s]}`,
+				rank, ranks, ranks, strings.ReplaceAll(fmt.Sprint(upTo(ranks)), " ", ","), rank, strings.Join(events, ",\n")))
 	}
 	return texts
 }
@@ -164,21 +175,23 @@ func TestFasterLinkTold(t *testing.T) {
 // TestGroupsBesideEachOther: of 2 hosts of 4 ranks, groups of one rank a host are four that share a link (HSDP).
 func TestGroupsBesideEachOther(t *testing.T) {
 	c := &Collective{Kind: Allgather, Bytes: 8 << 20, Size: 2, Ranks: []int{1, 5}}
-	require.Equal(t, place{2, 1, 4}, c.placed(4))
+	require.Equal(t, layout{2, 1, 4}, c.placed(4))
 	require.Equal(t, loads{4 * 4 << 20, 4 * 4 << 20}, c.crosses(crossing.Nodes, 4))
 	c.Ranks = []int{4, 5}
-	require.Equal(t, place{1, 2, 2}, c.placed(4))
+	require.Equal(t, layout{1, 2, 2}, c.placed(4))
 	require.Zero(t, c.crosses(crossing.Ring, 4), "it stays on its host")
 	c.Ranks = nil
-	require.Equal(t, place{1, 2, 2}, c.placed(4), "ranks of a host come one after another")
-	require.Equal(t, place{2, 1, 1}, c.placed(1))
+	require.Equal(t, layout{1, 2, 2}, c.placed(4), "ranks of a host come one after another")
+	require.Equal(t, layout{2, 1, 1}, c.placed(1))
 }
 
 // TestSmallMessagesGainNothingForSure: the wait for a small message is not a wait for bytes.
 func TestSmallMessagesGainNothingForSure(t *testing.T) {
-	long := reported(t, onCPUs(nil, call{Allgather, span{0, 100}, "1048576"}, call{ReduceScatter, span{100, 900}, "1048576"}))
+	long := reported(t,
+		onCPUs(nil, call{Allgather, span{0, 100}, "1048576"}, call{ReduceScatter, span{100, 900}, "1048576"}))
 	require.Less(t, long.Predictions[0].Most, long.Step)
-	short := reported(t, onCPUs(nil, call{Allgather, span{0, 100}, "1048576"}, call{ReduceScatter, span{100, 900}, "1024"}))
+	short := reported(t,
+		onCPUs(nil, call{Allgather, span{0, 100}, "1048576"}, call{ReduceScatter, span{100, 900}, "1024"}))
 	require.Equal(t, short.Step, short.Predictions[0].Most)
 }
 
@@ -193,7 +206,8 @@ func TestTracesOfOneJob(t *testing.T) {
 	other := decoded(t, onGPUs(2, 100, 100))[1]
 	other.OnGPU = false
 	_, err = Of([]*Trace{traces[0], other}, Options{})
-	require.EqualError(t, err, "0 computes on GPUs, 1 on CPUs: want traces of one job, all with ProfilerActivity.CUDA or none")
+	require.EqualError(t, err,
+		"0 computes on GPUs, 1 on CPUs: want traces of one job, all with ProfilerActivity.CUDA or none")
 }
 
 // withoutJob are traces without what Kineto writes of the job.

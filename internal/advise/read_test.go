@@ -97,9 +97,12 @@ func TestDetails(t *testing.T) {
 	event := func(name string, thread, from, long, elements int) string {
 		category, args := "user_annotation", "{}"
 		if elements > 0 {
-			category, args = "cpu_op", fmt.Sprintf(`{"Collective name":"all_gather","In msg nelems":%d,"Out msg nelems":%d,"dtype":"float32"}`, elements, 2*elements)
+			category, args = "cpu_op",
+				fmt.Sprintf(`{"Collective name":"all_gather","In msg nelems":%d,"Out msg nelems":%d,"dtype":"float32"}`, elements,
+					2*elements)
 		}
-		return fmt.Sprintf(`{"ph":"X","cat":%q,"name":%q,"tid":%d,"ts":%d,"dur":%d,"args":%s}`, category, name, thread, from, long, args)
+		return fmt.Sprintf(`{"ph":"X","cat":%q,"name":%q,"tid":%d,"ts":%d,"dur":%d,"args":%s}`, category, name, thread, from,
+			long, args)
 	}
 	all := []string{
 		event("mcast:all_gather", 1, 10, 90, 0), event("mcast:record_param_comms", 1, 11, 1, 1),
@@ -125,10 +128,12 @@ func TestDetails(t *testing.T) {
 // TestWithoutEnds: what torch.profiler ends when it stops says nothing of when it ended.
 func TestWithoutEnds(t *testing.T) {
 	event := func(category, name string, from, long int) string {
-		return fmt.Sprintf(`{"ph":"X","cat":%q,"name":%q,"tid":1,"ts":%d,"dur":%d,"args":{"In msg nelems":8,"Out msg nelems":4,"dtype":"float32"}}`, category, name, from, long)
+		return fmt.Sprintf(
+			`{"ph":"X","cat":%q,"name":%q,"tid":1,"ts":%d,"dur":%d,"args":{"In msg nelems":8,"Out msg nelems":4,"dtype":"float32"}}`, category, name, from, long)
 	}
 	of := func(long int) *Report {
-		text := fmt.Sprintf(`{"distributedInfo":{"rank":0,"world_size":2},"traceEvents":[%s,%s,%s]}`, event("user_annotation", "ProfilerStep#1", 0, 100),
+		text := fmt.Sprintf(`{"distributedInfo":{"rank":0,"world_size":2},"traceEvents":[%s,%s,%s]}`,
+			event("user_annotation", "ProfilerStep#1", 0, 100),
 			event("cpu_op", "mcast:reduce_scatter", 10, long), event("cpu_op", "mcast:reduce_scatter", 20, 50))
 		return reported(t, text)
 	}
@@ -206,7 +211,8 @@ const gathered = `{"ph":"X","cat":"user_annotation","name":"gloo:all_gather","ts
 
 func TestNanoseconds(t *testing.T) {
 	for text, want := range map[string]int64{
-		"4458676524595.135": 4458676524595135, "1712195495520854.8": 1712195495520854800, "7": 7000, "0.0005": 0, "12.3456": 12345, "-2.5": -2500, "1e3": 1e6,
+		"4458676524595.135": 4458676524595135, "1712195495520854.8": 1712195495520854800, "7": 7000, "0.0005": 0,
+		"12.3456": 12345, "-2.5": -2500, "1e3": 1e6,
 	} {
 		got, err := nanoseconds(text)
 		require.NoError(t, err)
@@ -216,9 +222,11 @@ func TestNanoseconds(t *testing.T) {
 
 func TestKinds(t *testing.T) {
 	for name, want := range map[string]Kind{
-		"_allgather_base": Allgather, "all_gather_into_tensor_coalesced": Allgather, "allgather_": Allgather, "_reduce_scatter_base_": ReduceScatter,
-		"reduce_scatter_tensor_coalesced": ReduceScatter, "allreduce": Allreduce, "_broadcast_oop": Broadcast, "alltoall_base_": "all_to_all",
-		"all_to_allv": "all_to_all", "reduce": "reduce", "gather": "gather", "wait": Other,
+		"_allgather_base": Allgather, "all_gather_into_tensor_coalesced": Allgather, "allgather_": Allgather,
+		"_reduce_scatter_base_":           ReduceScatter,
+		"reduce_scatter_tensor_coalesced": ReduceScatter, "allreduce": Allreduce, "_broadcast_oop": Broadcast,
+		"alltoall_base_": "all_to_all",
+		"all_to_allv":    "all_to_all", "reduce": "reduce", "gather": "gather", "wait": Other,
 	} {
 		require.Equal(t, want, kindOf(name), name)
 	}
@@ -285,7 +293,8 @@ func FuzzTrace(f *testing.F) {
 		`"cat":"user_annotation","name":"mcast:reduce_scatter"},{"ph":"X","tid":1,"ts":2,"dur":0,"cat":"cpu_op","name":"mcast:record_param_comms","args":{"In msg nelems":8,"Out msg nelems":4,"dtype":"float32"}`,
 		`"cat":"cpu_op","name":"record_param_comms","args":{"External id":7,"Collective name":"allreduce"}`,
 	} {
-		f.Add([]byte(`{"traceEvents":[{"ph":"X","tid":1,"ts":1.5,"dur":2,` + e + `},{"ph":"X","cat":"user_annotation","name":"gloo:all_gather","ts":2,"dur":3}]}`))
+		f.Add([]byte(`{"traceEvents":[{"ph":"X","tid":1,"ts":1.5,"dur":2,` + e +
+			`},{"ph":"X","cat":"user_annotation","name":"gloo:all_gather","ts":2,"dur":3}]}`))
 	}
 	f.Add([]byte(tooLarge))
 	f.Fuzz(func(t *testing.T, text []byte) {

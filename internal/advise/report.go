@@ -63,7 +63,10 @@ func Of(traces []*Trace, o Options) (*Report, error) {
 		return nil, err
 	}
 	first := traces[0]
-	r := &Report{Backend: first.Backend, World: first.World, OnGPU: first.OnGPU, Marked: first.marked, Predictions: []Prediction{}, Findings: []Finding{}}
+	r := &Report{
+		Backend: first.Backend, World: first.World, OnGPU: first.OnGPU, Marked: first.marked, Predictions: []Prediction{},
+		Findings: []Finding{},
+	}
 	if r.World > 0 { // World may be the size of the largest group only
 		r.World = max(r.World, len(traces))
 	}
@@ -106,9 +109,11 @@ func alike(traces []*Trace) error {
 	seen := map[int]*Trace{}
 	for _, t := range traces {
 		if other := traces[0]; t.World != other.World || t.Backend != other.Backend {
-			return fmt.Errorf("%s is of %d ranks over %s, %s of %d over %s: want traces of one job", other.Path, other.World, other.Backend, t.Path, t.World, t.Backend)
+			return fmt.Errorf("%s is of %d ranks over %s, %s of %d over %s: want traces of one job", other.Path, other.World,
+				other.Backend, t.Path, t.World, t.Backend)
 		} else if t.OnGPU != other.OnGPU {
-			return fmt.Errorf("%s computes on %s, %s on %s: want traces of one job, all with ProfilerActivity.CUDA or none", other.Path, other.device(), t.Path, t.device())
+			return fmt.Errorf("%s computes on %s, %s on %s: want traces of one job, all with ProfilerActivity.CUDA or none",
+				other.Path, other.device(), t.Path, t.device())
 		}
 		if other := seen[t.Rank]; other != nil && t.Rank >= 0 {
 			return fmt.Errorf("%s and %s are both of rank %d: want one trace a rank", other.Path, t.Path, t.Rank)
@@ -177,7 +182,8 @@ func rows(traces []*Trace, all [][]transfer) []Row {
 		found = append(found, *row)
 	}
 	slices.SortFunc(found, func(a, b Row) int {
-		return cmp.Or(cmp.Compare(b.Time, a.Time), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Size, b.Size), cmp.Compare(a.Type, b.Type))
+		return cmp.Or(cmp.Compare(b.Time, a.Time), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Size, b.Size),
+			cmp.Compare(a.Type, b.Type))
 	})
 	return found
 }
@@ -213,7 +219,8 @@ func (r *Report) predict(traces []*Trace, all [][]transfer, link float64) {
 	case r.World == 0:
 		r.Unpredicted = "the number of ranks is not in the trace"
 	case r.World <= r.PerHost:
-		r.Unpredicted = "all ranks are on one host, where nothing crosses a link: over torch-mcast they share memory, and there is no law for what that gains"
+		r.Unpredicted = "all ranks are on one host, where nothing crosses a link: over torch-mcast they share memory, and " +
+			"there is no law for what that gains"
 	case r.Link == 0:
 		r.Unpredicted = "no collective of the trace crosses a link"
 	default:
@@ -248,7 +255,8 @@ func (r *Report) WriteJSON(to io.Writer) error {
 // Lines are it for people.
 func (r *Report) Lines() []string {
 	lines := r.head()
-	lines = append(lines, fmt.Sprintf("%-15s %6s %-9s %7s %9s %9s %7s %9s %11s", "collective", "group", "type", "a step", "MB", "ms", "late", "exposed", "bus, Gbit/s"))
+	lines = append(lines, fmt.Sprintf("%-15s %6s %-9s %7s %9s %9s %7s %9s %11s", "collective", "group", "type", "a step",
+		"MB", "ms", "late", "exposed", "bus, Gbit/s"))
 	for i := range r.Rows {
 		lines = append(lines, r.Rows[i].line(r.Known, !r.endless()))
 	}
@@ -273,9 +281,12 @@ func (r *Report) head() []string {
 		world = "an unknown number of"
 	}
 	lines := []string{
-		fmt.Sprintf("%d of %s ranks over %s, %d a host (%s), %s", len(r.Ranks), world, r.Backend, r.PerHost, r.PerHostFrom, steps),
-		"MB counts whole messages, all shards together; ms adds up the time that the backend takes for each. Exposed is the time",
-		"of a step in which a message is under way, from its call on, and nothing is computed: more than ms where calls wait for the backend's threads.",
+		fmt.Sprintf("%d of %s ranks over %s, %d a host (%s), %s", len(r.Ranks), world, r.Backend, r.PerHost, r.PerHostFrom,
+			steps),
+		"MB counts whole messages, all shards together; ms adds up the time that the backend takes for each. Exposed is " +
+			"the time",
+		"of a step in which a message is under way, from its call on, and nothing is computed: more than ms where calls " +
+			"wait for the backend's threads.",
 	}
 	if r.Known {
 		return append(lines, "Late is how much of ms a rank waits for others that come later.")
@@ -317,12 +328,14 @@ func (r *Report) time() []string {
 	if len(r.Ranks) > 1 {
 		spread = fmt.Sprintf(" (by rank %s to %s)", ms(least), ms(most))
 	}
-	lines := []string{fmt.Sprintf("Of a step of %s a collective is under way for %s: hidden behind compute %s, exposed %s, %s of the step%s.",
+	lines := []string{fmt.Sprintf("Of a step of %s a collective is under way for %s: hidden behind compute %s, exposed "+
+		"%s, %s of the step%s.",
 		ms(r.Step), ms(flight), ms(flight-exposed), ms(exposed), percent(float64(exposed)/float64(max(r.Step, 1))), spread)}
 	gather := r.mean(func(a *Account) time.Duration { return a.Gathers })
 	reduce := r.mean(func(a *Account) time.Duration { return a.Reduces })
 	if gather > 0 && reduce > 0 {
-		lines = append(lines, fmt.Sprintf("Allgathers are under way for %s, reductions for %s, both at once for %s.", ms(gather), ms(reduce), ms(both)))
+		lines = append(lines, fmt.Sprintf("Allgathers are under way for %s, reductions for %s, both at once for %s.",
+			ms(gather), ms(reduce), ms(both)))
 	}
 	return lines
 }
@@ -340,14 +353,17 @@ func (r *Report) predicted() []string {
 		if p.Switch {
 			name = "a switch that adds"
 		}
-		lines = append(lines, fmt.Sprintf("%-20s %18s %18s %14.1f", name, fmt.Sprintf("%.1f to %.1f", p.Least.Seconds()*1e3, p.Most.Seconds()*1e3),
+		lines = append(lines, fmt.Sprintf("%-20s %18s %18s %14.1f", name,
+			fmt.Sprintf("%.1f to %.1f", p.Least.Seconds()*1e3, p.Most.Seconds()*1e3),
 			fmt.Sprintf("%.2f to %.2f", p.GainLeast, p.GainMost), p.Link.Seconds()*1e3))
 	}
 	if direct, summed := r.Predictions[0], r.Predictions[1]; summed.Least >= direct.Least && summed.Most >= direct.Most {
 		lines = append(lines, "A switch that adds gains nothing more here.")
 	}
-	return append(lines, "The longer step only changes the backend, with links no fuller than they were; the shorter one hides what can be hidden",
-		"(torch_mcast.fsdp.enable) and fills them. Compute takes as long as before; shared cores, memory and latency are not counted.")
+	return append(lines, "The longer step only changes the backend, with links no fuller than they were; the shorter "+
+		"one hides what can be hidden",
+		"(torch_mcast.fsdp.enable) and fills them. Compute takes as long as before; shared cores, memory and latency are "+
+			"not counted.")
 }
 
 func (f *Finding) lines() []string {

@@ -30,9 +30,11 @@ func (r *Report) advice(all [][]transfer) []Finding {
 	found := r.host()
 	if r.endless() {
 		return append(found, Finding{
-			Cause: "no-ends", What: "torch.profiler has not seen when collectives ended: they were in flight when it stopped, or an old torch-mcast did not show it ends on other threads",
+			Cause: "no-ends", What: "torch.profiler has not seen when collectives ended: they were in flight when it stopped, " +
+				"or an old torch-mcast did not show it ends on other threads",
 			Figures: []string{percent(r.Endless) + " of them end when it stops"},
-			Remedy:  "profile more steps, with the present torch-mcast; for a job that runs over it use torch_mcast.fsdp.enable(model).explain(), or mcast explain", Share: 1,
+			Remedy: "profile more steps, with the present torch-mcast; for a job that runs over it use " +
+				"torch_mcast.fsdp.enable(model).explain(), or mcast explain", Share: 1,
 		})
 	}
 	if r.of(exposed) < matters {
@@ -42,7 +44,8 @@ func (r *Report) advice(all [][]transfer) []Finding {
 			Remedy:  "nothing; with more ranks, faster GPUs or smaller batches look again", Share: r.of(exposed),
 		})
 	}
-	found = slices.Concat(found, r.lateRanks(), r.serial(), r.prefetches(), r.bound(), r.small(all), r.types(all), r.unfilled())
+	found = slices.Concat(found, r.lateRanks(), r.serial(), r.prefetches(), r.bound(), r.small(all), r.types(all),
+		r.unfilled())
 	slices.SortStableFunc(found, func(a, b Finding) int { return cmp.Compare(b.Share, a.Share) })
 	return found
 }
@@ -82,9 +85,11 @@ func (r *Report) lateRanks() []Finding {
 		Cause: "late-ranks", What: "ranks wait for others that come later: a faster network does not help",
 		Figures: []string{
 			fmt.Sprintf("%s of the time that collectives are under way", percent(share)),
-			fmt.Sprintf("rank %d takes %s a step besides exposed communication, all ranks in the mean %s", slowest.Rank, ms(slowest.Step-slowest.Exposed), ms(r.Step-exposed)),
+			fmt.Sprintf("rank %d takes %s a step besides exposed communication, all ranks in the mean %s", slowest.Rank,
+				ms(slowest.Step-slowest.Exposed), ms(r.Step-exposed)),
 		},
-		Remedy: "even out what ranks compute and load; over torch-mcast, mcast explain says which is late and why", Share: share * r.of(exposed),
+		Remedy: "even out what ranks compute and load; over torch-mcast, mcast explain says which is late and why",
+		Share:  share * r.of(exposed),
 	}}
 }
 
@@ -103,7 +108,8 @@ func (r *Report) serial() []Finding {
 		Remedy:  "torch_mcast.fsdp.enable(model), which leaves Reduce-Scatters in flight", Share: r.of(min(gather, reduce)),
 	}
 	if len(r.Predictions) == 2 && r.Predictions[1].Link < r.Predictions[0].Link {
-		f.Figures = append(f.Figures, fmt.Sprintf("at once they fill a link for %s, with a switch that adds for %s", ms(r.Predictions[0].Link), ms(r.Predictions[1].Link)))
+		f.Figures = append(f.Figures, fmt.Sprintf("at once they fill a link for %s, with a switch that adds for %s",
+			ms(r.Predictions[0].Link), ms(r.Predictions[1].Link)))
 		f.Remedy += "; a switch that adds gains only then"
 	}
 	return []Finding{f}
@@ -120,7 +126,8 @@ func (r *Report) prefetches() []Finding {
 	return []Finding{{
 		Cause: "few-prefetches", What: "Allgathers are waited for, and there is compute to hide them behind",
 		Figures: []string{fmt.Sprintf("exposed %s a step, computed with nothing under way %s", ms(exposed), ms(alone))},
-		Remedy:  "torch_mcast.fsdp.enable(model, prefetch=N), or set_modules_to_forward_prefetch and set_modules_to_backward_prefetch", Share: r.of(gain),
+		Remedy: "torch_mcast.fsdp.enable(model, prefetch=N), or set_modules_to_forward_prefetch and " +
+			"set_modules_to_backward_prefetch", Share: r.of(gain),
 	}}
 }
 
@@ -137,7 +144,8 @@ func (r *Report) bound() []Finding {
 	f := Finding{
 		Cause: "network-bound", What: "the bytes of a step take longer on a host's link than all that hides them",
 		Figures: []string{fmt.Sprintf("link %s over torch-mcast, compute and all else %s", ms(p.Link), ms(compute))},
-		Remedy:  "a larger batch or accumulated gradients, bf16, reshard_after_forward=False, a faster link", Share: r.of(p.Link - compute),
+		Remedy:  "a larger batch or accumulated gradients, bf16, reshard_after_forward=False, a faster link",
+		Share:   r.of(p.Link - compute),
 	}
 	if s := r.Predictions[1]; s.Link < p.Link {
 		f.Figures = append(f.Figures, fmt.Sprintf("with a switch that adds %s", ms(s.Link)))
@@ -167,9 +175,12 @@ func (r *Report) small(all [][]transfer) []Finding {
 		return nil
 	}
 	return []Finding{{
-		Cause: "small-messages", What: fmt.Sprintf("many collectives have less than %d KiB a rank, where delays count and bytes do not", smallShard>>10),
-		Figures: []string{fmt.Sprintf("%.0f a step, %s of the time that collectives are under way", n/steps, percent(short/max(took, 1)))},
-		Remedy:  "fully_shard on larger modules, a larger bucket_cap_mb with DDP", Share: share,
+		Cause: "small-messages",
+		What: fmt.Sprintf("many collectives have less than %d KiB a rank, where delays count and bytes do not",
+			smallShard>>10),
+		Figures: []string{fmt.Sprintf("%.0f a step, %s of the time that collectives are under way", n/steps,
+			percent(short/max(took, 1)))},
+		Remedy: "fully_shard on larger modules, a larger bucket_cap_mb with DDP", Share: share,
 	}}
 }
 
@@ -206,6 +217,7 @@ func (r *Report) unfilled() []Finding {
 	return []Finding{{
 		Cause: "link-not-filled", What: "the link could carry more than large collectives have put on it",
 		Figures: []string{fmt.Sprintf("%s of %s", rate(r.Best), rate(r.Link))},
-		Remedy:  "mcast doctor says what holds hosts and links back; the shorter predicted step counts on a full link", Share: r.of(exposed) * (1 - r.Best/r.Link),
+		Remedy:  "mcast doctor says what holds hosts and links back; the shorter predicted step counts on a full link",
+		Share:   r.of(exposed) * (1 - r.Best/r.Link),
 	}}
 }

@@ -68,20 +68,25 @@ func reported(t *testing.T, text string) *Report {
 }
 
 func TestRules(t *testing.T) {
-	hidden := reported(t, onCPUs([]span{{0, 1000}}, call{Allgather, span{100, 400}, large}, call{Allreduce, span{500, 900}, large}))
+	hidden := reported(t,
+		onCPUs([]span{{0, 1000}}, call{Allgather, span{100, 400}, large}, call{Allreduce, span{500, 900}, large}))
 	require.Equal(t, []string{"hidden"}, causes(hidden))
 	require.InDelta(t, 1, hidden.Predictions[0].GainLeast, 1e-9)
-	require.Contains(t, strings.Join(hidden.Lines(), "\n"), "there is nothing to gain: communication is hidden behind compute")
+	require.Contains(t, strings.Join(hidden.Lines(), "\n"),
+		"there is nothing to gain: communication is hidden behind compute")
 
-	serial := reported(t, onCPUs([]span{{200, 500}, {800, 1000}}, call{Allgather, span{0, 200}, large}, call{Allreduce, span{500, 800}, large}))
+	serial := reported(t, onCPUs([]span{{200, 500}, {800, 1000}}, call{Allgather, span{0, 200}, large},
+		call{Allreduce, span{500, 800}, large}))
 	require.Contains(t, causes(serial), "serial")
 	require.Contains(t, causes(serial), "few-prefetches")
 	require.Contains(t, causes(serial), "wide-types")
 	require.NotContains(t, causes(serial), "network-bound")
-	beside := reported(t, onCPUs([]span{{500, 1000}}, call{Allgather, span{0, 400}, large}, call{Allreduce, span{100, 500}, large}))
+	beside := reported(t,
+		onCPUs([]span{{500, 1000}}, call{Allgather, span{0, 400}, large}, call{Allreduce, span{100, 500}, large}))
 	require.NotContains(t, causes(beside), "serial")
 
-	bound := reported(t, onCPUs([]span{{900, 1000}}, call{Allgather, span{0, 400}, large}, call{Allreduce, span{400, 900}, large}))
+	bound := reported(t,
+		onCPUs([]span{{900, 1000}}, call{Allgather, span{0, 400}, large}, call{Allreduce, span{400, 900}, large}))
 	require.Contains(t, causes(bound), "network-bound")
 
 	var many []call
@@ -93,7 +98,8 @@ func TestRules(t *testing.T) {
 
 	two := decoded(t, []string{
 		onCPUs([]span{{0, 100}, {700, 1000}}, call{Allreduce, span{100, 700}, large}),
-		strings.Replace(onCPUs([]span{{0, 500}, {700, 1000}}, call{Allreduce, span{500, 700}, large}), `"rank":0`, `"rank":1`, 1),
+		strings.Replace(onCPUs([]span{{0, 500}, {700, 1000}}, call{Allreduce, span{500, 700}, large}), `"rank":0`, `"rank":1`,
+			1),
 	})
 	late, err := Of(two, Options{})
 	require.NoError(t, err)

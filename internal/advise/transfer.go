@@ -29,7 +29,8 @@ func transfers(traces []*Trace) [][]transfer {
 	for i, t := range traces {
 		for j := range t.Collectives {
 			c := &t.Collectives[j]
-			after, exact := slices.BinarySearchFunc(t.steps, c.Posted, func(s span, at int64) int { return cmp.Compare(s.from, at) })
+			after, exact := slices.BinarySearchFunc(t.steps, c.Posted,
+				func(s span, at int64) int { return cmp.Compare(s.from, at) })
 			if !exact {
 				after--
 			}
@@ -72,16 +73,16 @@ func align(ranks [][]*transfer) {
 	}
 }
 
-// place is how a group lies on hosts.
-type place struct {
+// layout is how a group lies on hosts.
+type layout struct {
 	hosts, perHost int     // ranks of the group on each
 	beside         float64 // groups of its kind that share a host's links: as many as its ranks there do not fill it
 }
 
 // placed says how ranks of a group lie on hosts with so many ranks of the job each.
-func (c *Collective) placed(perHost int) place {
+func (c *Collective) placed(perHost int) layout {
 	if c.Size < 1 {
-		return place{1, 1, 1}
+		return layout{1, 1, 1}
 	}
 	hosts := (c.Size + perHost - 1) / perHost
 	if len(c.Ranks) > 0 {
@@ -92,7 +93,7 @@ func (c *Collective) placed(perHost int) place {
 		hosts = len(on)
 	}
 	here := (c.Size + hosts - 1) / hosts
-	return place{hosts, here, max(1, float64(perHost)/float64(here))}
+	return layout{hosts, here, max(1, float64(perHost)/float64(here))}
 }
 
 // loads are bytes in each direction of a host's link.
@@ -103,7 +104,7 @@ func (l loads) busiest() float64 { return max(l.out, l.in) }
 // crosses returns what a collective passes over each host's link by a way; nothing, if no law is known for it.
 func (c *Collective) crosses(w crossing.Way, perHost int) loads {
 	p := c.placed(perHost)
-	var l crossing.Link
+	var l crossing.Load
 	switch c.Kind {
 	case Allgather:
 		l = w.Allgather(p.hosts, p.perHost)

@@ -40,8 +40,10 @@ func TestWhatIsWrittenIsCurrent(t *testing.T) {
 // released are the counters of struct mcast_stats that programs were built with.
 var released = []string{
 	"gather_ops", "gather_bytes", "gather_sent_bytes", "gather_control_bytes", "gather_received_bytes",
-	"reduce_ops", "reduce_bytes", "reduce_sent_bytes", "chunks_lost", "chunks_repaired", "chunks_injected", "chunks_dropped",
-	"gather_busy_ns", "reduce_busy_ns", "overlap_ns", "gather_queued_ns", "reduce_queued_ns", "gather_peers_ns", "reduce_peers_ns",
+	"reduce_ops", "reduce_bytes", "reduce_sent_bytes", "chunks_lost", "chunks_repaired", "chunks_injected",
+	"chunks_dropped",
+	"gather_busy_ns", "reduce_busy_ns", "overlap_ns", "gather_queued_ns", "reduce_queued_ns", "gather_peers_ns",
+	"reduce_peers_ns",
 	"gather_turn_ns", "reduce_turn_ns", "gather_transfer_ns", "reduce_transfer_ns", "gather_finish_ns", "reduce_finish_ns",
 	"reduce_received_bytes", "reduce_resent", "reduce_refused", "switch_ops", "direct_ops", "fallbacks",
 	"chunks_mismatched", "sends_refused", "sends_offline", "sends_too_large", "warnings",
@@ -72,7 +74,9 @@ func TestCountersAreComplete(t *testing.T) {
 }
 
 func TestGoNames(t *testing.T) {
-	for name, want := range map[string]string{"warnings": "Warnings", "sends_too_large": "SendsTooLarge", "overlap_ns": "Overlap"} {
+	for name, want := range map[string]string{
+		"warnings": "Warnings", "sends_too_large": "SendsTooLarge", "overlap_ns": "Overlap",
+	} {
 		i := slices.IndexFunc(counters, func(c Counter) bool { return c.Name == name })
 		require.Equal(t, want, counters[i].GoName())
 	}
@@ -157,8 +161,10 @@ func TestReplace(t *testing.T) {
 }
 
 func TestComment(t *testing.T) {
-	got := comment("\t// A: ", "\t// ", "aaaaaaaaaaaaaaaaaaaaaaaaa bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb ccccccccccccccccccccccccc", "dddddddd.")
-	require.Equal(t, "\t// A: aaaaaaaaaaaaaaaaaaaaaaaaa bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb ccccccccccccccccccccccccc\n\t// dddddddd.", got)
+	got := comment("\t// A: ", "\t// ",
+		"aaaaaaaaaaaaaaaaaaaaaaaaa bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb ccccccccccccccccccccccccc", "dddddddd.")
+	require.Equal(t,
+		"\t// A: aaaaaaaaaaaaaaaaaaaaaaaaa bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb ccccccccccccccccccccccccc\n\t// dddddddd.", got)
 }
 
 // TestForGo: counters of one word have another name in Go as well.

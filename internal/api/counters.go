@@ -93,7 +93,8 @@ var counters = []Counter{
 		"Bytes of control messages and repairs of Allgathers, Broadcasts and Barriers, sent to single ranks.",
 		"Normal; where it comes near gather_sent_bytes, look at chunks_repaired of the other ranks."},
 	{"gather_received_bytes", bytes, gather, "s.fabric.ReceivedBytes",
-		"Bytes of Allgathers and Broadcasts received by multicast, or read from shared memory, headers included, repairs not.",
+		"Bytes of Allgathers and Broadcasts received by multicast, or read from shared memory, headers included, repairs " +
+			"not.",
 		"Normal."},
 	{"reduce_ops", operations, reduce, "s.calls.Switched + s.calls.Direct",
 		"Reduce-Scatters and Reduces done, the steps of Allreduces included: switch_ops and direct_ops together.",
@@ -103,12 +104,14 @@ var counters = []Counter{
 		"Normal."},
 	{"reduce_sent_bytes", bytes, reduce, "s.reduce.SentBytes",
 		"Bytes of Reduce-Scatters and Reduces sent to the switch or to other ranks, headers included.",
-		"Normal: reduce_bytes times the number of other ranks (of other hosts, where the ranks of a host work together), and a few per cent."},
+		"Normal: reduce_bytes times the number of other ranks (of other hosts, where the ranks of a host work together), " +
+			"and a few per cent."},
 	{"chunks_lost", chunks, losses, "s.gather.Lost",
 		"Chunks that this rank asked for and that multicast did not bring after all.",
 		"Normal up to 1 % of the chunks received; above that, a warning says where to look."},
 	{"chunks_repaired", chunks, losses, "s.gather.Repaired",
-		"Chunks that came by repair, over TCP or read by an RDMA device (chunks_read), because multicast had not brought them in time.",
+		"Chunks that came by repair, over TCP or read by an RDMA device (chunks_read), because multicast had not brought " +
+			"them in time.",
 		"Normal up to 1 % of the chunks received; above that, a warning says where to look."},
 	{"chunks_injected", chunks, losses, "s.fabric.Injected + s.reduce.Injected",
 		"Chunks and datagrams of the switch that this rank threw away on purpose.",
@@ -116,8 +119,10 @@ var counters = []Counter{
 	{"chunks_dropped", chunks, losses, "s.fabric.Dropped - min(s.fabric.Injected, s.fabric.Dropped)",
 		"Chunks that arrived and were of no use: mostly second copies, where a chunk came by multicast and by " +
 			"repair, else late or malformed ones. No data are missing.",
-		"Normal. Without chunks_repaired, multicast was late and not lost: a chunk was asked for, came by multicast after all, and its repair " +
-			"was not needed. Above 1 % of the chunks received, ranks wait for a core, or MCAST_CUTOFF is too short here. A stranger's chunks " +
+		"Normal. Without chunks_repaired, multicast was late and not lost: a chunk was asked for, came by multicast after " +
+			"all, and its repair " +
+			"was not needed. Above 1 % of the chunks received, ranks wait for a core, or MCAST_CUTOFF is too short here. A " +
+			"stranger's chunks " +
 			"are in chunks_mismatched as well."},
 	{"gather_busy_ns", nanoseconds, gather, "s.gatherBusy",
 		"Time with an Allgather, Broadcast or Barrier in flight.",
@@ -165,12 +170,14 @@ var counters = []Counter{
 		"Normal: about reduce_bytes through a switch; directly, that times the number of other ranks."},
 	{"reduce_resent", contributions, node, "s.reduce.Resent",
 		"Contributions that were sent to the switch again.",
-		"Normal up to 1 % of the contributions sent; above that, look at the drops of the interface, of the ports and of the switch."},
+		"Normal up to 1 % of the contributions sent; above that, look at the drops of the interface, of the ports and of " +
+			"the switch."},
 	{"reduce_refused", datagrams, node, "s.reduce.Refused",
 		"Datagrams that claimed to be the switch's and were garbled, or had a wrong tag: they were thrown away.",
 		"Should be 0; otherwise look at who else sends to this rank (SECURITY.md)."},
 	{"switch_ops", operations, node, "s.calls.Switched",
-		"Of reduce_ops, operations done through the switch. Where the ranks of a host work together, an operation counts if all that " +
+		"Of reduce_ops, operations done through the switch. Where the ranks of a host work together, an operation counts " +
+			"if all that " +
 			"this rank sent to other hosts for it went through the switch.",
 		"Normal."},
 	{"direct_ops", operations, node, "s.calls.Direct",
@@ -180,9 +187,11 @@ var counters = []Counter{
 		"Times that the switch was given up, and operations went on directly.",
 		"Should be 0; otherwise info() says why, and the log of the switch."},
 	{"chunks_mismatched", chunks, losses, "s.gather.Mismatched + s.fabric.Forged",
-		"Of chunks_dropped, chunks that belong to none of the group's operations, do not prove MCAST_SECRET, or have a wrong checksum (MCAST_CHECKSUM). " +
+		"Of chunks_dropped, chunks that belong to none of the group's operations, do not prove MCAST_SECRET, or have a " +
+			"wrong checksum (MCAST_CHECKSUM). " +
 			"No operation failed for them: they are a stranger's, or have changed on their way.",
-		"Should be 0; otherwise another program sends to this group: look at MCAST_GROUP and MCAST_PORT; or, with MCAST_CHECKSUM, something on the path changes bytes."},
+		"Should be 0; otherwise another program sends to this group: look at MCAST_GROUP and MCAST_PORT; or, with " +
+			"MCAST_CHECKSUM, something on the path changes bytes."},
 	{"sends_refused", datagrams, host, "s.fabric.Refused",
 		"Multicast datagrams that a firewall or security policy of this host refused; repairs bring what was in them.",
 		"Should be 0; otherwise let UDP to the group pass (nft list ruleset)."},
@@ -191,7 +200,8 @@ var counters = []Counter{
 			"in them.",
 		"Should be 0; otherwise look at the interface (ip addr, dmesg)."},
 	{"sends_too_large", datagrams, host, "s.fabric.TooLarge",
-		"Multicast datagrams that were not sent because the interface's MTU has been lowered; repairs bring what was in them.",
+		"Multicast datagrams that were not sent because the interface's MTU has been lowered; repairs bring what was in " +
+			"them.",
 		"Should be 0; otherwise set the MTU back, or join again."},
 	{"warnings", causes, host, "uint64(len(s.warnings))",
 		"Causes of slowness that were logged and are in the notes of info().",
@@ -226,20 +236,24 @@ var counters = []Counter{
 		"Should stand still after the first step; otherwise works are kept that nobody needs."},
 	{"chunks_misplaced", chunks, gather, "s.fabric.Misplaced",
 		"Chunks received by multicast that the kernel wrote to a wrong place, so that they were copied once more.",
-		"Normal: it costs only a copy. Above 2 % of the chunks received, several roots send at once in messages below 8 KiB, as with an " +
+		"Normal: it costs only a copy. Above 2 % of the chunks received, several roots send at once in messages below 8 " +
+			"KiB, as with an " +
 			"MTU of 1500 where the kernel merges nothing."},
 	{"gather_lent_bytes", bytes, gather, "s.fabric.LentBytes",
 		"Of gather_sent_bytes, bytes that an RDMA device has read from registered memory by itself, without a copy.",
 		"Normal. 0 where nothing is registered (mcast_register), and without RDMA."},
 	{"registrations", times, host, "s.fabric.Registrations",
-		"Times that memory was registered with the RDMA device of Allgathers and Broadcasts (ibv_reg_mr), its rings included.",
+		"Times that memory was registered with the RDMA device of Allgathers and Broadcasts (ibv_reg_mr), its rings " +
+			"included.",
 		"Should stand still after the first step; otherwise memory is registered for each operation: keep it registered."},
 	{"registrations_refused", times, host, "s.refusedRegistrations",
 		"Times that memory could not be registered, so that chunks are copied on their way from there.",
 		"Should be 0; otherwise a warning names the cause, such as the limit of locked memory (ulimit -l)."},
 	{"chunks_read", chunks, losses, "s.fabric.ReadChunks",
-		"Of chunks_repaired, chunks that this rank's RDMA device has read from the left neighbour's memory; the others were pushed over TCP.",
-		"Normal. 0 without RDMA, where the left neighbour has not registered its buffer (mcast_register), and after a read has failed."},
+		"Of chunks_repaired, chunks that this rank's RDMA device has read from the left neighbour's memory; the others " +
+			"were pushed over TCP.",
+		"Normal. 0 without RDMA, where the left neighbour has not registered its buffer (mcast_register), and after a read " +
+			"has failed."},
 	{"chunks_read_bytes", bytes, losses, "s.fabric.ReadBytes",
 		"Bytes of the chunks in chunks_read.",
 		"Normal."},

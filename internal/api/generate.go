@@ -65,7 +65,8 @@ func (o *output) written(is string) (string, error) {
 // render fills a template with the tables.
 func render(name string) (string, error) {
 	t, err := template.New(name).Funcs(template.FuncMap{
-		"comment": comment, "counters": Counters, "errors": Errors, "types": Types, "groups": Groups, "in": in, "base": base, "forGo": forGo, "nccl": nccl,
+		"comment": comment, "counters": Counters, "errors": Errors, "types": Types, "groups": Groups, "in": in, "base": base,
+		"forGo": forGo, "nccl": nccl,
 	}).ParseFS(templates, "templates/*")
 	if err != nil {
 		return "", err

@@ -16,8 +16,9 @@ import (
 var Help = kong.Vars{
 	"types": "Element type of a reduction.",
 	"ops":   "sum, prod, max, min, avg or premulsum",
-	"exact": "Reduce numbers with exact sums, for switches that add in another order (a tree of switches) or in no fixed one (MCAST_SWITCH_MODE=fast).",
-	"slot":  "Send from, or receive into, the rank's own slot of the large buffer; an Allreduce has one buffer then.",
+	"exact": "Reduce numbers with exact sums, for switches that add in another order (a tree of switches) or in no " +
+		"fixed one (MCAST_SWITCH_MODE=fast).",
+	"slot": "Send from, or receive into, the rank's own slot of the large buffer; an Allreduce has one buffer then.",
 }
 
 // Command is the command line of `mcast bench`. Its parser is given Help.
@@ -110,11 +111,13 @@ func (c *Command) aggregation(b *bench) error {
 	case !b.reduces():
 		return config.Mistakef("--switch means nothing to %s: only reductions go through one", b.collective)
 	case b.tiny():
-		return config.Mistakef("--switch means nothing to an Allreduce of --bytes=%s: every rank adds so little by itself; want larger ones", c.Bytes)
+		return config.Mistakef("--switch means nothing to an Allreduce of --bytes=%s: every rank adds so little by itself; "+
+			"want larger ones", c.Bytes)
 	case b.settings.Switch != "":
 		return nil
 	case !b.startsRanks:
-		return config.Mistakef("--switch alone starts a switch for ranks that 'mcast bench' starts; under a launcher say where one is: --switch=host:port")
+		return config.Mistakef("--switch alone starts a switch for ranks that 'mcast bench' starts; under a launcher say " +
+			"where one is: --switch=host:port")
 	}
 	b.startsNode = true
 	return nil

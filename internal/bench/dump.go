@@ -15,8 +15,8 @@ import (
 // dumping is begun once in a process.
 var dumping sync.Once
 
-// dumpOnSignal has SIGUSR2 write the trace of this process where MCAST_TRACE says, as the library does for programs that
-// load it.
+// dumpOnSignal has SIGUSR2 write the trace of this process where MCAST_TRACE says, as the library does for programs
+// that load it.
 func dumpOnSignal(s *config.Settings) {
 	if s.Trace == "off" {
 		return

@@ -85,14 +85,16 @@ func (f *Flags) place(b *bench, lookup func(string) (string, bool)) error {
 			b.ranks = *f.Ranks
 		}
 	case f.Ranks != nil && *f.Ranks != launched.Size:
-		return config.Mistakef("--ranks=%d, but %s started %d; leave --ranks out or make them agree", *f.Ranks, launched.By, launched.Size)
+		return config.Mistakef("--ranks=%d, but %s started %d; leave --ranks out or make them agree", *f.Ranks, launched.By,
+			launched.Size)
 	default:
 		b.rank, b.ranks, b.rendezvousAt = launched.Rank, launched.Size, launched.Address
 		if b.settings.Rendezvous != "" {
 			b.rendezvousAt = b.settings.Rendezvous
 		}
 		if b.rendezvousAt == "" && b.ranks > 1 {
-			return config.Mistakef("cannot tell from the variables of %s where rank 0 is: set MCAST_RENDEZVOUS=host:port, with rank 0's host and a free port there", launched.By)
+			return config.Mistakef("cannot tell from the variables of %s where rank 0 is: set MCAST_RENDEZVOUS=host:port, "+
+				"with rank 0's host and a free port there", launched.By)
 		}
 	}
 	if b.ranks < 1 || b.startsRanks && b.ranks > maxBenchRank {

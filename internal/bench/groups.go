@@ -52,7 +52,7 @@ type Census struct {
 
 // groupsRun measures many groups of the same ranks in a process.
 type groupsRun struct {
-	place
+	participant
 	bench  *bench
 	groups []*group.Group
 	joins  []float64 // ms, of the slowest rank
@@ -65,7 +65,9 @@ func (b *bench) runGroups(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	r := &groupsRun{place: place{first, b.rank, b.ranks}, bench: b, groups: []*group.Group{first.(lanes).Group}}
+	r := &groupsRun{
+		participant: participant{first, b.rank, b.ranks}, bench: b, groups: []*group.Group{first.(lanes).Group},
+	}
 	defer func() {
 		for _, g := range slices.Backward(r.groups) {
 			err = errors.Join(err, g.Close())
@@ -175,7 +177,7 @@ func (r *groupsRun) touch(g *group.Group) error {
 // small returns the median time of small Allgathers on the slowest rank, in microseconds. Before each
 // all ranks rest, if asked, and then meet in the first group.
 func (r *groupsRun) small(g *group.Group, iters int, rest time.Duration) (float64, error) {
-	load := gatherOf(place{lanes{g}, r.rank, r.ranks}, smallBytes, false)
+	load := gatherOf(participant{lanes{g}, r.rank, r.ranks}, smallBytes, false)
 	var times []uint64
 	for i := range iters {
 		load.fill(i)
@@ -206,7 +208,7 @@ func (r *groupsRun) beside(g *group.Group) (took float64, err error) {
 	var moved sync.WaitGroup
 	var failed error
 	moved.Go(func() { failed = first.move(over) })
-	load := gatherOf(place{lanes{g}, r.rank, r.ranks}, smallBytes, false)
+	load := gatherOf(participant{lanes{g}, r.rank, r.ranks}, smallBytes, false)
 	times := make([]uint64, smallIters)
 	for i := range times {
 		start := time.Now()
@@ -306,7 +308,8 @@ func (r *groupsRun) idle(c *Census) error {
 	if err != nil {
 		return err
 	}
-	all, err := r.exchange([]uint64{uint64(share * 1e9), uint64(now.threads), uint64(now.descriptors), uint64(now.goroutines), uint64(now.resident)})
+	all, err := r.exchange([]uint64{uint64(share * 1e9), uint64(now.threads), uint64(now.descriptors),
+		uint64(now.goroutines), uint64(now.resident)})
 	if err != nil {
 		return err
 	}
@@ -319,7 +322,7 @@ func (r *groupsRun) idle(c *Census) error {
 }
 
 func (r *groupsRun) exchange(own []uint64) ([][]uint64, error) {
-	return (&meter{place: r.place, bench: r.bench}).exchange(own)
+	return (&meter{participant: r.participant, bench: r.bench}).exchange(own)
 }
 
 // worst returns the largest of a number of all ranks.
@@ -345,12 +348,14 @@ func (c *Census) print(w io.Writer, asJSON, first bool) error {
 %6s %8s %6s %10s %9s %6s %9s %9s %9s %9s %9s %6s
 %6s %8s %6s %10s %9s %6s %9s %9s %9s %9s %9s %6s
 `, c.Ranks, c.Fabric, smallBytes, restFor, bulkBytes>>20, partBytes>>10, bulkBytes>>20,
-			"groups", "threads", "fds", "goroutines", "resident", "idle", "join 1st", "join nth", "small", "rested", "beside", "parts",
+			"groups", "threads", "fds", "goroutines", "resident", "idle", "join 1st", "join nth", "small", "rested", "beside",
+			"parts",
 			"", "", "", "", "(MiB)", "(%)", "(ms)", "(ms)", "(us)", "(us)", "(us)", "(%)"); err != nil {
 			return err
 		}
 	}
-	_, err := fmt.Fprintf(w, "%6d %8d %6d %10d %9.1f %6.2f %9.1f %9.1f %9.1f %9.1f %9.1f %6.1f\n", c.Groups, c.Threads, c.Descriptors, c.Goroutines,
+	_, err := fmt.Fprintf(w, "%6d %8d %6d %10d %9.1f %6.2f %9.1f %9.1f %9.1f %9.1f %9.1f %6.1f\n", c.Groups, c.Threads,
+		c.Descriptors, c.Goroutines,
 		c.ResidentMiB, c.IdlePercent, c.FirstMS, c.LaterMS, c.SmallUS, c.RestedUS, c.BesideUS, c.PartsShare)
 	return err
 }

@@ -20,14 +20,14 @@ type load interface {
 	copies() int
 }
 
-// place is what all loads know: the group and where this rank stands in it.
-type place struct {
+// participant is what all loads know: the group and where this rank stands in it.
+type participant struct {
 	group       Contender
 	rank, ranks int
 }
 
 // nodes returns the ranks of each host, if hosts sum first; else nil.
-func (p place) nodes() [][]int {
+func (p participant) nodes() [][]int {
 	if g, ok := p.group.(interface{ Nodes() [][]int }); ok {
 		return g.Nodes()
 	}
@@ -36,15 +36,15 @@ func (p place) nodes() [][]int {
 
 // allgather sends the table of each rank to all.
 type allgather struct {
-	place
+	participant
 	send, recv []byte
 	inPlace    bool
 	tables     [][]byte
 }
 
 // gatherOf returns an Allgather with room for shards of n bytes.
-func gatherOf(p place, n int, inPlace bool) *allgather {
-	a := &allgather{place: p, recv: make([]byte, n*p.ranks), inPlace: inPlace, tables: tables(reduce.U8, p.ranks)}
+func gatherOf(p participant, n int, inPlace bool) *allgather {
+	a := &allgather{participant: p, recv: make([]byte, n*p.ranks), inPlace: inPlace, tables: tables(reduce.U8, p.ranks)}
 	if inPlace {
 		a.send = a.recv[p.rank*n:][:n:n]
 	} else {
@@ -75,14 +75,16 @@ func (a *allgather) copies() (n int) {
 
 // broadcast sends the root's table to all.
 type broadcast struct {
-	place
+	participant
 	root         int
 	buf, scratch []byte
 	table        []byte
 }
 
-func broadcastOf(p place, n, root int) *broadcast {
-	b := &broadcast{place: p, root: root, buf: make([]byte, n), scratch: make([]byte, n), table: table(reduce.U8, root)}
+func broadcastOf(p participant, n, root int) *broadcast {
+	b := &broadcast{
+		participant: p, root: root, buf: make([]byte, n), scratch: make([]byte, n), table: table(reduce.U8, root),
+	}
 	fill(b.scratch, b.table, 0)
 	return b
 }
@@ -101,7 +103,7 @@ func (b *broadcast) copies() int { return copy(b.buf, b.scratch) }
 
 // reduceScatter reduces the tables of all ranks.
 type reduceScatter struct {
-	place
+	participant
 	send, recv []byte
 	dtype      reduce.Type
 	op         reduce.Op
@@ -109,8 +111,8 @@ type reduceScatter struct {
 }
 
 // scatterOf returns a Reduce-Scatter that leaves n bytes on each rank.
-func scatterOf(p place, n int, b *bench) *reduceScatter {
-	r := &reduceScatter{place: p, send: make([]byte, n*p.ranks), dtype: b.dtype, op: b.op}
+func scatterOf(p participant, n int, b *bench) *reduceScatter {
+	r := &reduceScatter{participant: p, send: make([]byte, n*p.ranks), dtype: b.dtype, op: b.op}
 	if b.inPlace {
 		r.recv = r.send[p.rank*n:][:n:n]
 	} else {
@@ -145,7 +147,7 @@ func (r *reduceScatter) copies() (n int) {
 
 // allreduce reduces the tables of all ranks and gives every rank all of the result.
 type allreduce struct {
-	place
+	participant
 	send, recv []byte
 	dtype      reduce.Type
 	op         reduce.Op
@@ -154,8 +156,8 @@ type allreduce struct {
 }
 
 // allreduceOf returns an Allreduce of n bytes for each rank.
-func allreduceOf(p place, n int, b *bench) *allreduce {
-	a := &allreduce{place: p, send: make([]byte, n*p.ranks), dtype: b.dtype, op: b.op}
+func allreduceOf(p participant, n int, b *bench) *allreduce {
+	a := &allreduce{participant: p, send: make([]byte, n*p.ranks), dtype: b.dtype, op: b.op}
 	if a.recv = a.send; !b.inPlace {
 		a.recv = make([]byte, n*p.ranks)
 	}

@@ -35,7 +35,7 @@ func (b *bench) runRank(ctx context.Context) (err error) {
 		}
 		defer func() { err = errors.Join(err, end()) }()
 	}
-	m := &meter{place: place{g, b.rank, b.ranks}, bench: b}
+	m := &meter{participant: participant{g, b.rank, b.ranks}, bench: b}
 	out := newReport(os.Stdout, b)
 	var wrong uint64
 	for _, n := range b.sizes {
@@ -63,22 +63,25 @@ func (b *bench) rounding() string {
 	if b.exact || !b.reduces() || b.ring != nil { // a ring has an order of its own, and no nodes
 		return ""
 	}
-	return "; if a tree of switches, or MCAST_SWITCH_MODE=fast, adds them in another order, the last bits of fractions differ rightly: see --exact"
+	return "; if a tree of switches, or MCAST_SWITCH_MODE=fast, adds them in another order, the last bits of fractions " +
+		"differ rightly: see --exact"
 }
 
 // asAsked reports a Reduce-Scatter that did not go through the switch, although it should have.
 // One rank says so: ranks always agree.
 func (b *bench) asAsked(info monitor.Info) error {
-	if b.rank != 0 || !b.reduces() || b.ring != nil || b.settings.Switch == "" || info.ReduceScatter == switched || b.tiny() {
+	if b.rank != 0 || !b.reduces() || b.ring != nil || b.settings.Switch == "" || info.ReduceScatter == switched ||
+		b.tiny() {
 		return nil
 	}
-	return fmt.Errorf("MCAST_SWITCH=%s was asked for, but the last Reduce-Scatter was %s: %s", b.settings.Switch, info.ReduceScatter, info.ReduceScatterReason)
+	return fmt.Errorf("MCAST_SWITCH=%s was asked for, but the last Reduce-Scatter was %s: %s", b.settings.Switch,
+		info.ReduceScatter, info.ReduceScatterReason)
 }
 
 // meter times loads. Every rank does the same steps with the same numbers, or
 // their iterations would not match.
 type meter struct {
-	place
+	participant
 	bench *bench
 	iter  int // counts all iterations, so stale bytes show
 }
@@ -88,16 +91,17 @@ func (m *meter) size(n int) ([]Result, error) {
 	b := m.bench
 	switch b.collective {
 	case "allgather":
-		return m.all(n, namedLoad{"allgather", b.windows.gather(gatherOf(m.place, n, b.inPlace))})
+		return m.all(n, namedLoad{"allgather", b.windows.gather(gatherOf(m.participant, n, b.inPlace))})
 	case "broadcast":
-		return m.all(n, namedLoad{"broadcast", broadcastOf(m.place, n, b.root)})
+		return m.all(n, namedLoad{"broadcast", broadcastOf(m.participant, n, b.root)})
 	case "reducescatter":
-		return m.all(n, namedLoad{"reducescatter", b.windows.scatter(scatterOf(m.place, n, b))})
+		return m.all(n, namedLoad{"reducescatter", b.windows.scatter(scatterOf(m.participant, n, b))})
 	case "allreduce":
-		return m.all(n, namedLoad{"allreduce", allreduceOf(m.place, n, b)})
+		return m.all(n, namedLoad{"allreduce", allreduceOf(m.participant, n, b)})
 	}
-	gather, scatter := gatherOf(m.place, n, b.inPlace), scatterOf(m.place, n, b)
-	results, err := m.all(n, namedLoad{"allgather", gather}, namedLoad{"reducescatter", scatter}, namedLoad{"overlap", both{gather, scatter}})
+	gather, scatter := gatherOf(m.participant, n, b.inPlace), scatterOf(m.participant, n, b)
+	results, err := m.all(n, namedLoad{"allgather", gather}, namedLoad{"reducescatter", scatter},
+		namedLoad{"overlap", both{gather, scatter}})
 	if err == nil {
 		results[2].SumAloneUS = results[0].TimeUS + results[1].TimeUS
 		results[2].Speedup = results[2].SumAloneUS / results[2].TimeUS

@@ -54,7 +54,9 @@ func (still) copies() int      { return 64 << 20 }
 // TestWhatComesEarlyCounts: ranks leave a barrier at different times; bytes that come before a rank leaves it count for
 // the iteration after the barrier.
 func TestWhatComesEarlyCounts(t *testing.T) {
-	m := &meter{place: place{group: &early{}, ranks: 2}, bench: &bench{ranks: 2, iters: 3, warmup: 1, dtype: reduce.F32}}
+	m := &meter{
+		participant: participant{group: &early{}, ranks: 2}, bench: &bench{ranks: 2, iters: 3, warmup: 1, dtype: reduce.F32},
+	}
 	r, err := m.one(500, namedLoad{"allgather", still{}})
 	require.NoError(t, err)
 	require.InDelta(t, 1000, r.ReceivedBytes, 0)
@@ -65,14 +67,14 @@ func TestWhatComesEarlyCounts(t *testing.T) {
 // reads no memory.
 func TestCopiesReadMemory(t *testing.T) {
 	const n = 1 << 20
-	p := place{group: alone{}, ranks: 1}
+	p := participant{group: alone{}, ranks: 1}
 	b := &bench{dtype: reduce.F32, op: reduce.Sum}
 	gather, cast, scatter, all := gatherOf(p, n, false), broadcastOf(p, n, 1), scatterOf(p, n, b), allreduceOf(p, n, b)
 	for _, c := range []struct {
 		load load
 		from []byte
 	}{{gather, gather.send}, {cast, cast.scratch}, {scatter, scatter.send}, {all, all.send}} {
-		_, _, err := (&meter{place: p, bench: b}).memcpy(c.load)
+		_, _, err := (&meter{participant: p, bench: b}).memcpy(c.load)
 		require.NoError(t, err)
 		require.NotZero(t, c.from[n-1], "%T", c.load)
 	}

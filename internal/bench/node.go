@@ -24,8 +24,8 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/identity"
 )
 
-// node is an aggregation node that this process has started for a run.
-type node struct {
+// switchProcess is an aggregation node that this process has started for a run.
+type switchProcess struct {
 	cmd              *exec.Cmd
 	output           *os.File // of the node
 	said             excerpt
@@ -38,12 +38,12 @@ const nodeStart = 30 * time.Second
 
 // startNode has program, which is mcast, be a switch on a free port of this host and returns when it listens, which it
 // may take for as long as there is patience.
-func startNode(ctx context.Context, program string, patience time.Duration) (*node, error) {
+func startNode(ctx context.Context, program string, patience time.Duration) (*switchProcess, error) {
 	output, theirs, err := os.Pipe()
 	if err != nil {
 		return nil, err
 	}
-	n := &node{output: output, copied: make(chan struct{})}
+	n := &switchProcess{output: output, copied: make(chan struct{})}
 	n.cmd = exec.Command(program, "switch", "--bind=127.0.0.1:0", "--http=127.0.0.1:0", "--json")
 	n.cmd.Stdout, n.cmd.Stderr = theirs, theirs
 	// The node ends with this process, however that ends. What counts is the end
@@ -64,7 +64,7 @@ func startNode(ctx context.Context, program string, patience time.Duration) (*no
 
 // listen reads what the node says until it says where it listens, and leaves the rest to a
 // goroutine.
-func (n *node) listen(ctx context.Context, patience time.Duration) error {
+func (n *switchProcess) listen(ctx context.Context, patience time.Duration) error {
 	_ = n.output.SetReadDeadline(time.Now().Add(patience))
 	stop := context.AfterFunc(ctx, func() { _ = n.output.SetReadDeadline(time.Unix(1, 0)) })
 	lines := bufio.NewScanner(io.TeeReader(n.output, &n.said))
@@ -92,14 +92,14 @@ func (n *node) listen(ctx context.Context, patience time.Duration) error {
 }
 
 // wait waits until the node has ended and reports how.
-func (n *node) wait() error {
+func (n *switchProcess) wait() error {
 	err := n.cmd.Wait()
 	<-n.copied
 	return errors.Join(err, n.output.Close())
 }
 
 // end asks the switch to end, waits for it, and returns its totals.
-func (n *node) end() (NodeUse, error) {
+func (n *switchProcess) end() (NodeUse, error) {
 	summed, err := n.summed()
 	_ = n.cmd.Process.Signal(syscall.SIGTERM)
 	kill := time.AfterFunc(grace, func() { _ = n.cmd.Process.Kill() })
@@ -114,7 +114,7 @@ func (n *node) end() (NodeUse, error) {
 
 // summed reads from the node's metrics how many bytes of contributions it has
 // taken. When the job has gone, the figure is final.
-func (n *node) summed() (bytes float64, err error) {
+func (n *switchProcess) summed() (bytes float64, err error) {
 	secret, err := config.SecretOf(os.LookupEnv) // the node has the environment of this process
 	if err != nil {
 		return 0, err
@@ -175,6 +175,7 @@ func (u NodeUse) print(w io.Writer, asJSON bool) error {
 			NodeUse
 		}{stamp.Now(), u})
 	}
-	_, err := fmt.Fprintf(w, "# The switch summed %.3f GB in %.3f s of processor time: %.3f GB/s a core.\n", u.SummedBytes/1e9, u.CPUSeconds, u.PerCore)
+	_, err := fmt.Fprintf(w, "# The switch summed %.3f GB in %.3f s of processor time: %.3f GB/s a core.\n",
+		u.SummedBytes/1e9, u.CPUSeconds, u.PerCore)
 	return err
 }

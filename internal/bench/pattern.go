@@ -151,7 +151,8 @@ func wrongOfAny(b []byte, tables [][]byte, iter int) (n uint64) {
 	for at := 0; at < len(b); at += block {
 		part := b[at:min(at+block, len(b))]
 		right := func(from, to int) bool {
-			return slices.ContainsFunc(tables, func(table []byte) bool { return wrong(part[from:to], table, iter, at+from) == 0 })
+			return slices.ContainsFunc(tables,
+				func(table []byte) bool { return wrong(part[from:to], table, iter, at+from) == 0 })
 		}
 		if right(0, len(part)) {
 			continue

@@ -44,7 +44,8 @@ func TestOtherBytesAreWrong(t *testing.T) {
 }
 
 func TestFoldedIsWhatTheKernelsCompute(t *testing.T) {
-	for _, dtype := range []reduce.Type{reduce.I8, reduce.U16, reduce.I32, reduce.U64, reduce.E4M3, reduce.E5M2, reduce.F16, reduce.BF16, reduce.F32, reduce.F64} {
+	for _, dtype := range []reduce.Type{reduce.I8, reduce.U16, reduce.I32, reduce.U64, reduce.E4M3, reduce.E5M2,
+		reduce.F16, reduce.BF16, reduce.F32, reduce.F64} {
 		for _, op := range []reduce.Op{reduce.Sum, reduce.Prod, reduce.Max, reduce.Min, reduce.Avg, reduce.PremulSum} {
 			all := tables(dtype, 5)
 			got := make([]byte, len(all[0]))
@@ -62,7 +63,8 @@ func TestExactSumsHaveNoOrder(t *testing.T) {
 			b := &bench{dtype: dtype, exact: exact}
 			all := b.tables(6)
 			flat := folded(all, nil, dtype, reduce.Sum, 5)
-			tree := folded([][]byte{folded(all[:3], nil, dtype, reduce.Sum, 2), folded(all[3:], nil, dtype, reduce.Sum, 2)}, nil, dtype, reduce.Sum, 1)
+			tree := folded([][]byte{folded(all[:3], nil, dtype, reduce.Sum, 2), folded(all[3:], nil, dtype, reduce.Sum, 2)}, nil,
+				dtype, reduce.Sum, 1)
 			differ := wrong(flat, tree, 0, 0)
 			if exact || dtype == reduce.I32 {
 				require.Zero(t, differ, "%v", dtype)
@@ -91,7 +93,7 @@ func TestWrongOfAny(t *testing.T) {
 }
 
 func TestLoadsNoticeCorruption(t *testing.T) {
-	p := place{rank: 1, ranks: 3}
+	p := participant{rank: 1, ranks: 3}
 	for _, inPlace := range []bool{false, true} {
 		a := gatherOf(p, 1000, inPlace)
 		a.fill(7)
@@ -109,7 +111,7 @@ func TestLoadsNoticeCorruption(t *testing.T) {
 		b := &bench{dtype: reduce.F32, op: reduce.Sum, inPlace: inPlace}
 		sources := make([][]byte, 3)
 		for r := range sources {
-			s := scatterOf(place{rank: r, ranks: 3}, 1000, b)
+			s := scatterOf(participant{rank: r, ranks: 3}, 1000, b)
 			s.fill(7)
 			sources[r] = slices.Clone(s.send[1000:2000])
 		}

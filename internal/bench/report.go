@@ -77,7 +77,9 @@ type Waits struct {
 const switched = "switch"
 
 // newResult sums up the reports of all ranks. copied and copyTime are of meter.memcpy.
-func newResult(b *bench, info monitor.Info, n int, name string, reports [][]uint64, copied int, copyTime time.Duration) Result {
+func newResult(
+	b *bench, info monitor.Info, n int, name string, reports [][]uint64, copied int, copyTime time.Duration,
+) Result {
 	ranks := len(reports)
 	r := Result{
 		Collective: name, Fabric: info.Fabric, Ranks: ranks, Nodes: info.Nodes, Bytes: n, Count: n, Type: reduce.U8.String(),
@@ -149,7 +151,8 @@ func meanWaits(reports [][]uint64, ops, first int) Waits {
 		return Waits{}
 	}
 	mean := func(p overlap.Phase) float64 { return sums[p] / float64(done) / 1e3 }
-	return Waits{mean(overlap.Queued), mean(overlap.Peers), mean(overlap.Turn), mean(overlap.Transfer), mean(overlap.Finish)}
+	return Waits{mean(overlap.Queued), mean(overlap.Peers), mean(overlap.Turn), mean(overlap.Transfer),
+		mean(overlap.Finish)}
 }
 
 // law returns how many bytes an algorithm has the busiest rank send and receive of a shard of n

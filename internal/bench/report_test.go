@@ -20,8 +20,14 @@ import (
 func sample(name string, b *bench) Result {
 	ranks := [][]uint64{make([]uint64, numCounters, numCounters+3), make([]uint64, numCounters, numCounters+3)}
 	for r, counters := range []map[int]uint64{
-		{counterWrong: 1, counterSent: 3 * 1000, counterReceived: 3 * 1010, counterInjected: 2, counterMisplaced: 1, counterCPU: 1.5e9, counterGatherOps: 3, counterGatherWaits: 6_000},
-		{counterWrong: 2, counterSent: 3 * 1032, counterReceived: 3 * 1001, counterLost: 4, counterMisplaced: 5, counterCPU: 3e9, counterGatherOps: 3, counterGatherWaits + waitPhases - 1: 12_000},
+		{
+			counterWrong: 1, counterSent: 3 * 1000, counterReceived: 3 * 1010, counterInjected: 2, counterMisplaced: 1,
+			counterCPU: 1.5e9, counterGatherOps: 3, counterGatherWaits: 6_000,
+		},
+		{
+			counterWrong: 2, counterSent: 3 * 1032, counterReceived: 3 * 1001, counterLost: 4, counterMisplaced: 5,
+			counterCPU: 3e9, counterGatherOps: 3, counterGatherWaits + waitPhases - 1: 12_000,
+		},
 	} {
 		for c, n := range counters {
 			ranks[r][c] = n
@@ -45,7 +51,8 @@ func TestRowsAreStamped(t *testing.T) {
 		require.NoError(t, lines.Decode(&row))
 		require.Contains(t, row, of)
 		s := stamp.Now()
-		require.Equal(t, []any{s.Date, s.Commit, s.CPU, s.Kernel, float64(s.CPUs)}, []any{row["date"], row["commit"], row["cpu"], row["kernel"], row["cpus"]})
+		require.Equal(t, []any{s.Date, s.Commit, s.CPU, s.Kernel, float64(s.CPUs)},
+			[]any{row["date"], row["commit"], row["cpu"], row["kernel"], row["cpus"]})
 	}
 	require.False(t, lines.More())
 }
@@ -55,7 +62,8 @@ func TestResult(t *testing.T) {
 	require.Equal(t, Result{
 		Collective: "allgather", Fabric: "udp", Ranks: 2, Nodes: 2, Bytes: 1000, Count: 1000, Type: "u8", Iters: 3,
 		TimeUS: 30, P50US: 30, MinUS: 20, MaxUS: 40, // the slower rank of each iteration: 30, 40, 20
-		AlgBW: 2000 / 30e3, BusBW: 1000 / 30e3, Wrong: 3, SentBytes: 1032, ReceivedBytes: 1010, SentRatio: 1.032, SentToLaw: 1.032, ReceivedToLaw: 1.01,
+		AlgBW: 2000 / 30e3, BusBW: 1000 / 30e3, Wrong: 3, SentBytes: 1032, ReceivedBytes: 1010, SentRatio: 1.032,
+		SentToLaw: 1.032, ReceivedToLaw: 1.01,
 		Memcpy: 4, RatioToMemcpy: 2000 / 30e3 / 4, ChunksLost: 4, ChunksInjected: 2, ChunksMisplaced: 6, CPU: 1.5,
 		GatherWaits: Waits{Queued: 1, Finish: 2},
 	}, r)
@@ -125,8 +133,10 @@ func TestJSONHasTheFieldsThatOthersRead(t *testing.T) {
 	require.Equal(t, 1, bytes.Count(out.Bytes(), []byte("\n")))
 	var fields map[string]any
 	require.NoError(t, json.Unmarshal(out.Bytes(), &fields))
-	for _, name := range []string{"collective", "fabric", "ranks", "bytes", "time_us", "p50_us", "min_us", "max_us", "algbw_GBps", "busbw_GBps",
-		"wrong", "sent_bytes_per_rank", "received_bytes_per_rank", "sent_ratio", "sent_to_law", "received_to_law", "allgather_waits", "memcpy_GBps", "ratio_to_memcpy", "cpu_s"} {
+	for _, name := range []string{"collective", "fabric", "ranks", "bytes", "time_us", "p50_us", "min_us", "max_us",
+		"algbw_GBps", "busbw_GBps",
+		"wrong", "sent_bytes_per_rank", "received_bytes_per_rank", "sent_ratio", "sent_to_law", "received_to_law",
+		"allgather_waits", "memcpy_GBps", "ratio_to_memcpy", "cpu_s"} {
 		require.Contains(t, fields, name)
 	}
 	for _, name := range []string{"speedup", "algorithm", "reducescatter_waits"} {
@@ -185,7 +195,9 @@ func TestWhatTheSwitchDid(t *testing.T) {
 	require.NoError(t, use.print(&out, true))
 	var row map[string]any
 	require.NoError(t, json.Unmarshal(out.Bytes(), &row))
-	for key, want := range map[string]float64{"switch_summed_bytes": 3e9, "switch_cpu_s": 1.5, "switch_summed_GBps_per_core": 2} {
+	for key, want := range map[string]float64{
+		"switch_summed_bytes": 3e9, "switch_cpu_s": 1.5, "switch_summed_GBps_per_core": 2,
+	} {
 		require.InDelta(t, want, row[key], 0, key)
 	}
 	require.Contains(t, row, "date")

@@ -41,6 +41,7 @@ func (b *bench) fits() error {
 	if largest <= perRank && b.buffers(largest) <= perRank { // the first, as the second could overflow
 		return nil
 	}
-	return config.Mistakef("--bytes: %s a rank do not fit: all buffers (--ranks=%d) take %d times that, and this host has %s",
+	return config.Mistakef("--bytes: %s a rank do not fit: all buffers (--ranks=%d) take %d times that, and this host "+
+		"has %s",
 		config.FormatBytes(largest), b.ranks, b.ranks*b.buffers(1), cli.BytesText(uint64(memory)))
 }

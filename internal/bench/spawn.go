@@ -49,7 +49,8 @@ func startRanks(ctx context.Context, ranks int, args []string, variables ...stri
 	said := make([]excerpt, ranks)
 	for r := range ranks {
 		cmd := exec.CommandContext(ctx, self, append(args, "--spawned")...)
-		cmd.Env = append(os.Environ(), fmt.Sprintf("RANK=%d", r), fmt.Sprintf("WORLD_SIZE=%d", ranks), "MCAST_RENDEZVOUS="+address)
+		cmd.Env = append(os.Environ(), fmt.Sprintf("RANK=%d", r), fmt.Sprintf("WORLD_SIZE=%d", ranks),
+			"MCAST_RENDEZVOUS="+address)
 		cmd.Env = append(cmd.Env, variables...)
 		cmd.Stderr = &said[r]
 		if r == 0 {

@@ -11,7 +11,8 @@ func TestOneCause(t *testing.T) {
 	for said, want := range map[string]string{
 		"":     "; it said nothing",
 		"a: b": "\n    a: b",
-		`level=WARN msg="the group has failed" error="rank 2 is lost" trace=/tmp/x` + "\nmcast: error: allgather: rank 2 is lost\n": "\n" +
+		`level=WARN msg="the group has failed" error="rank 2 is lost" trace=/tmp/x` +
+			"\nmcast: error: allgather: rank 2 is lost\n": "\n" +
 			`    level=WARN msg="the group has failed" trace=/tmp/x` + "\n    mcast: error: allgather: rank 2 is lost",
 		"level=WARN reason=gone\nmcast: error: a: \"b\"":          "\n    level=WARN reason=gone\n    mcast: error: a: \"b\"",
 		`level=WARN reason="a \"b\"" x=1` + "\nerror: c: a \"b\"": "\n    level=WARN x=1\n    error: c: a \"b\"",

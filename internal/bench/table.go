@@ -70,24 +70,32 @@ func (r *report) head(text *strings.Builder, info monitor.Info) {
 	for _, note := range info.Notes {
 		fmt.Fprintf(text, "# %s\n", note)
 	}
-	text.WriteString("# size: bytes a rank, N. time: p50 over the iterations, of the slowest rank. algbw, busbw: as in nccl-tests.\n")
-	fmt.Fprintf(text, "# sent, recvd: bytes of the busiest rank (repairs and relays as sent alone), to what the algorithm must move: %s.\n", lawText(r.bench.collective, info.ReduceScatter, r.bench.dtype, r.bench.ranks))
+	text.WriteString("# size: bytes a rank, N. time: p50 over the iterations, of the slowest rank. algbw, busbw: as in " +
+		"nccl-tests.\n")
+	fmt.Fprintf(text, "# sent, recvd: bytes of the busiest rank (repairs and relays as sent alone), to what the "+
+		"algorithm must move: %s.\n", lawText(r.bench.collective, info.ReduceScatter, r.bench.dtype, r.bench.ranks))
 	if r.bench.collective == "overlap" && r.bench.ring != nil {
 		fmt.Fprintf(text, timeHead+"\n", "size", "what", "time", "min", "max", "algbw", "sent", "recvd")
 		fmt.Fprintf(text, timeHead+"\n", "(B)", "", "(us)", "(us)", "(us)", "(GB/s)", "", "")
 		return
 	}
 	if r.bench.collective == "overlap" {
-		text.WriteString(`# What an operation waited for, mean over operations and ranks: queued: older ones; peers: other ranks to post it;
+		text.WriteString(
+			`# What an operation waited for, mean over operations and ranks: queued: older ones; peers: other ranks to post it;
 # turn: turn or credit to send; transfer: bytes on their way; finish: the word of others, all bytes being there.
 `)
-		fmt.Fprintf(text, timeHead+waitHead, "size", "what", "time", "min", "max", "algbw", "sent", "recvd", "queued", "peers", "turn", "transfer", "finish")
-		fmt.Fprintf(text, timeHead+waitHead, "(B)", "", "(us)", "(us)", "(us)", "(GB/s)", "", "", "(us)", "(us)", "(us)", "(us)", "(us)")
+		fmt.Fprintf(text, timeHead+waitHead, "size", "what", "time", "min", "max", "algbw", "sent", "recvd", "queued",
+			"peers", "turn", "transfer", "finish")
+		fmt.Fprintf(text, timeHead+waitHead, "(B)", "", "(us)", "(us)", "(us)", "(GB/s)", "", "", "(us)", "(us)", "(us)",
+			"(us)", "(us)")
 		return
 	}
-	text.WriteString("# memcpy: how fast each rank copies as many bytes, while all do; share: the collective's rate to that.\n")
-	fmt.Fprintf(text, head, "size", "count", "type", "redop", "time", "min", "max", "algbw", "busbw", "sent", "recvd", "memcpy", "share", "wrong")
-	fmt.Fprintf(text, head, "(B)", "(elements)", "", "", "(us)", "(us)", "(us)", "(GB/s)", "(GB/s)", "", "", "(GB/s)", "", "")
+	text.WriteString("# memcpy: how fast each rank copies as many bytes, while all do; share: the collective's rate to " +
+		"that.\n")
+	fmt.Fprintf(text, head, "size", "count", "type", "redop", "time", "min", "max", "algbw", "busbw", "sent", "recvd",
+		"memcpy", "share", "wrong")
+	fmt.Fprintf(text, head, "(B)", "(elements)", "", "", "(us)", "(us)", "(us)", "(GB/s)", "(GB/s)", "", "", "(GB/s)", "",
+		"")
 }
 
 // lawText says what law counts.

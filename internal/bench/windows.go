@@ -50,7 +50,7 @@ func (w windows) run(size int, start func(from, to int) (*group.Work, error)) er
 }
 
 // own returns what of this rank's shard, one of n bytes, lies in a window of the buffer.
-func (p place) own(shard []byte, from, to int) []byte {
+func (p participant) own(shard []byte, from, to int) []byte {
 	at := p.rank * len(shard)
 	from, to = max(from-at, 0), min(to-at, len(shard))
 	return shard[min(from, len(shard)):max(to, min(from, len(shard)))]
@@ -76,6 +76,8 @@ type scatterInWindows struct {
 
 func (r scatterInWindows) run() error {
 	return r.windows.run(len(r.send), func(from, to int) (*group.Work, error) {
-		return r.group.StartReduceScatterPart(r.send[from:to], r.place.own(r.recv, from, to), len(r.recv), from, r.dtype, r.op, factor)
+		return r.group.StartReduceScatterPart(r.send[from:to], r.participant.own(r.recv, from, to), len(r.recv), from,
+			r.dtype,
+			r.op, factor)
 	})
 }

@@ -13,11 +13,11 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/netdev"
 )
 
-// Where MCAST_IFACE names an interface, connections leave by it as multicast does. Where two interfaces are in one network,
-// routes lead by one of them alone, and sockets are bound to the other.
+// Where MCAST_IFACE names an interface, connections leave by it as multicast does. Where two interfaces are in one
+// network, routes lead by one of them alone, and sockets are bound to the other.
 
-// boundTry is how long a connection is tried by the interface that was named, where routes lead by another one, boundTries
-// how often.
+// boundTry is how long a connection is tried by the interface that was named, where routes lead by another one,
+// boundTries how often.
 const (
 	boundTry   = 3 * time.Second
 	boundTries = 2
@@ -48,15 +48,19 @@ func (l *Listener) noteElsewhere(a *team.Plan, peer int, at netip.Addr, why stri
 	}
 }
 
-// Elsewhere returns which connections leave by another interface than the one that was named, and why; empty: none does.
+// Elsewhere returns which connections leave by another interface than the one that was named, and why; empty: none
+// does.
 func (l *Listener) Elsewhere() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.elsewhere
 }
 
-// dialBound is Network.Dial. A peer that does not answer where sockets are bound to an interface is tried as routes lead.
-func (l *Listener) dialBound(ctx context.Context, a *team.Plan, peer int, at netip.AddrPort, d hostnet.Dialing) (net.Conn, error) {
+// dialBound is Network.Dial. A peer that does not answer where sockets are bound to an interface is tried as routes
+// lead.
+func (l *Listener) dialBound(
+	ctx context.Context, a *team.Plan, peer int, at netip.AddrPort, d hostnet.Dialing,
+) (net.Conn, error) {
 	if d.Bound.Device == "" {
 		return l.Network.Dial(ctx, "tcp", at.String(), d)
 	}
@@ -67,7 +71,8 @@ func (l *Listener) dialBound(ctx context.Context, a *team.Plan, peer int, at net
 	}
 	var c net.Conn
 	var err error
-	// A first packet that comes before the peer listens by its interface is answered by another one, and so are its copies.
+	// A first packet that comes before the peer listens by its interface is answered by another one, and so are its
+	// copies.
 	for range boundTries {
 		c, err = l.Network.Dial(ctx, "tcp", at.String(), bound)
 		if err == nil || ctx.Err() != nil || hostnet.Lacking(err) {
@@ -83,7 +88,8 @@ func (l *Listener) dialBound(ctx context.Context, a *team.Plan, peer int, at net
 	return c, err
 }
 
-// Hold has those answered by the interface that was named that come by it, where routes would have answers leave by another.
+// Hold has those answered by the interface that was named that come by it, where routes would have answers leave by
+// another.
 func (l *Listener) Hold(ctx context.Context, a *team.Plan) error {
 	n, has := l.Network.(hostnet.Binder)
 	if !has || a.Settings.Interface == "" {
@@ -99,7 +105,8 @@ func (l *Listener) Hold(ctx context.Context, a *team.Plan) error {
 		}
 		// At its own address: the kernel looks for that before it looks at listeners for all addresses.
 		at := netip.AddrPortFrom(w.Addrs[a.Rank], uint16(l.Port())).String()
-		ln, err := hostnet.WhenThere(ctx, l.Log, "a listener", func() (net.Listener, error) { return n.ListenOn(ctx, at, a.Settings.First()) })
+		ln, err := hostnet.WhenThere(ctx, l.Log, "a listener",
+			func() (net.Listener, error) { return n.ListenOn(ctx, at, a.Settings.First()) })
 		if err != nil {
 			return fmt.Errorf("cannot listen for peers on %s: %w", a.Settings.First(), err)
 		}

@@ -54,7 +54,9 @@ func callersOf(a *team.Plan) (all []caller) {
 
 // Connect makes a connection to each of the given peers, or none. A lower one connects when its
 // program comes to it, however late.
-func (l *Listener) Connect(ctx context.Context, a *team.Plan, purpose wire.Purpose, peers []int) (map[int]net.Conn, error) {
+func (l *Listener) Connect(
+	ctx context.Context, a *team.Plan, purpose wire.Purpose, peers []int,
+) (map[int]net.Conn, error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	var mu sync.Mutex
@@ -75,7 +77,8 @@ func (l *Listener) Connect(ctx context.Context, a *team.Plan, purpose wire.Purpo
 // be made, goes on with the others, and returns the first error that it says. Both functions may be
 // called at the same time.
 func (l *Listener) ConnectEach(
-	ctx context.Context, a *team.Plan, purpose wire.Purpose, peers []int, connected func(peer int, c net.Conn), failed func(error),
+	ctx context.Context, a *team.Plan, purpose wire.Purpose, peers []int, connected func(peer int, c net.Conn),
+	failed func(error),
 ) error {
 	var g errgroup.Group
 	g.SetLimit(1 + dials)
@@ -155,7 +158,8 @@ func (l *Listener) dial(ctx context.Context, a *team.Plan, purpose wire.Purpose,
 	hungUp := false
 	for {
 		if failing == nil && d.Timeout > 0 {
-			failing, over = owntime.WithTimeout(ctx, d.Timeout, &owntime.TimeoutError{Setting: "MCAST_TIMEOUT", After: a.Settings.Timeout})
+			failing, over = owntime.WithTimeout(ctx, d.Timeout,
+				&owntime.TimeoutError{Setting: "MCAST_TIMEOUT", After: a.Settings.Timeout})
 		}
 		c, err := l.dialBound(ctx, a, peer, a.Addrs[peer], d)
 		switch {
@@ -209,7 +213,9 @@ func whyThere(a *team.Plan) string {
 }
 
 // greet says who connects, and for what, and returns once the peer has answered, with what both go on with.
-func greet(ctx context.Context, id *identity.Identity, c net.Conn, a *team.Plan, purpose wire.Purpose, peer int) (net.Conn, error) {
+func greet(
+	ctx context.Context, id *identity.Identity, c net.Conn, a *team.Plan, purpose wire.Purpose, peer int,
+) (net.Conn, error) {
 	h := wire.Hello{Purpose: purpose, Rank: uint16(a.Rank), Job: a.Job, Key: a.Keys[peer]}
 	var b [wire.HelloSize]byte
 	h.Put(b[:])
@@ -229,7 +235,8 @@ func greet(ctx context.Context, id *identity.Identity, c net.Conn, a *team.Plan,
 		return err
 	})
 	switch {
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, unix.ECONNRESET), errors.Is(err, unix.EPIPE):
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, unix.ECONNRESET),
+		errors.Is(err, unix.EPIPE):
 		return nil, errHungUp
 	case err == nil && wire.Answer(b[0]) == wire.Refused:
 		return nil, errRefused

@@ -51,8 +51,8 @@ type caller struct {
 	job     uint64
 }
 
-// NewListener listens at all addresses, of IPv4 and IPv6: the addresses that the others use are known only when all have
-// met. asked says that this rank names an interface.
+// NewListener listens at all addresses, of IPv4 and IPv6: the addresses that the others use are known only when all
+// have met. asked says that this rank names an interface.
 func NewListener(n hostnet.Network, asked bool, log *slog.Logger, id *identity.Identity) (*Listener, error) {
 	listen := func() (net.Listener, error) { return n.Listen(context.Background(), "tcp", ":0") }
 	if b, has := n.(hostnet.Binder); has && asked {
@@ -64,7 +64,8 @@ func NewListener(n hostnet.Network, asked bool, log *slog.Logger, id *identity.I
 	}
 	hostnet.Private(ln)
 	l := &Listener{
-		Network: n, Log: log, Identity: id, listener: ln, Key: Random64(), waiting: map[caller]net.Conn{}, taken: map[caller]bool{},
+		Network: n, Log: log, Identity: id, listener: ln, Key: Random64(), waiting: map[caller]net.Conn{},
+		taken:   map[caller]bool{},
 		changed: make(chan struct{}), errs: map[int]error{},
 	}
 	go acceptor.Serve(ln, acceptor.PatienceFor(acceptor.Plain, id != nil), l.greet)

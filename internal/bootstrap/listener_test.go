@@ -30,7 +30,9 @@ func openListener(t *testing.T) *Listener {
 // callersPlan is the plan of rank 0, which connects to rank 1 in a listener.
 func callersPlan(l *Listener) *team.Plan {
 	at := netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), uint16(l.Port()))
-	return &team.Plan{Size: 2, Job: 5, Keys: []uint64{0, l.Key}, Addrs: []netip.AddrPort{{}, at}, Settings: config.Default()}
+	return &team.Plan{
+		Size: 2, Job: 5, Keys: []uint64{0, l.Key}, Addrs: []netip.AddrPort{{}, at}, Settings: config.Default(),
+	}
 }
 
 // TestListenerWithoutDescriptors takes all descriptors while a peer connects, for longer than

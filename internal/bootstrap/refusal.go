@@ -20,10 +20,15 @@ var (
 		Text:    "rendezvous: rank 0 of another job listens there by now",
 		Between: &collective.Disagreement{Ranks: [2]int{0, -1}, What: [2]string{"another job", ""}},
 	}
-	// Those of ranks that have not the secret of rank 0; who has none, or is told by one that has none, hears it in the clear.
+	// Those of ranks that have not the secret of rank 0; who has none, or is told by one that has none, hears it in the
+	// clear.
 	wrongSecret = &Refusal{Text: "rendezvous: rank 0 has another MCAST_SECRET than this rank; want the same on all"}
-	noSecret    = &Refusal{Text: "rendezvous: rank 0 has MCAST_SECRET (or MCAST_SECRET_FILE) and this rank has none; want the same on all"}
-	onlySecret  = &Refusal{Text: "rendezvous: this rank has MCAST_SECRET (or MCAST_SECRET_FILE) and rank 0 has none; want the same on all"}
+	noSecret    = &Refusal{
+		Text: "rendezvous: rank 0 has MCAST_SECRET (or MCAST_SECRET_FILE) and this rank has none; want the same on all",
+	}
+	onlySecret = &Refusal{
+		Text: "rendezvous: this rank has MCAST_SECRET (or MCAST_SECRET_FILE) and rank 0 has none; want the same on all",
+	}
 )
 
 func (r *Refusal) Error() string { return r.Text }

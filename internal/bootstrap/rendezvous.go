@@ -28,7 +28,8 @@ import (
 // only processes that know the secret take part. Integers are big-endian.
 //
 //	greeting  0 magic u64, 8 key u64, 16 size u32, 20 rank u32, 24 length u32, then the blob
-//	answer    0 magic u64, 8 verdict u32 (0: blobs follow, else one refusal in JSON), 12 count u32, then count times: length u32, bytes
+//	answer    0 magic u64, 8 verdict u32 (0: blobs follow, else one refusal in JSON), 12 count u32,
+//	          then count times: length u32, bytes
 const (
 	greetingMagic = 0x6d63_6173_742d_6869 // "mcast-hi"
 	answerMagic   = 0x6d63_6173_742d_6f6b // "mcast-ok"
@@ -80,7 +81,9 @@ func (m Meeting) Rendezvous(ctx context.Context, addr string, rank, size int, bl
 }
 
 // RendezvousOver is Rendezvous over another network than the kernel's.
-func (m Meeting) RendezvousOver(ctx context.Context, n hostnet.Network, addr string, rank, size int, blob []byte) ([][]byte, error) {
+func (m Meeting) RendezvousOver(
+	ctx context.Context, n hostnet.Network, addr string, rank, size int, blob []byte,
+) ([][]byte, error) {
 	if err := checkRendezvous(rank, size, blob); err != nil {
 		return nil, err
 	}
@@ -216,8 +219,10 @@ func (m Meeting) gather(ctx context.Context, ln net.Listener, blobs [][]byte) ([
 			}
 			if a.size != size || a.rank < 1 || a.rank >= size {
 				reason := &Refusal{
-					Text:    fmt.Sprintf("rendezvous: rank 0 was started for %d ranks, this is rank %d of %d", size, a.rank, a.size),
-					Between: &collective.Disagreement{Ranks: [2]int{0, a.rank}, What: [2]string{fmt.Sprintf("%d ranks", size), fmt.Sprintf("%d ranks", a.size)}},
+					Text: fmt.Sprintf("rendezvous: rank 0 was started for %d ranks, this is rank %d of %d", size, a.rank, a.size),
+					Between: &collective.Disagreement{
+						Ranks: [2]int{0, a.rank}, What: [2]string{fmt.Sprintf("%d ranks", size), fmt.Sprintf("%d ranks", a.size)},
+					},
 				}
 				refusedText = fmt.Sprintf("; a process that came as rank %d of %d was turned away", a.rank, a.size)
 				_ = send(ctx, a.conn, reason.answer())
@@ -226,7 +231,8 @@ func (m Meeting) gather(ctx context.Context, ln net.Listener, blobs [][]byte) ([
 			// The last one to come as a rank is that rank: the earlier one
 			// may be a process that died and was started again.
 			if old := arrived[a.rank]; old != nil {
-				_ = send(ctx, old, (&Refusal{Text: fmt.Sprintf("rendezvous: another process came as rank %d", a.rank), Rank: &a.rank}).answer())
+				_ = send(ctx, old,
+					(&Refusal{Text: fmt.Sprintf("rendezvous: another process came as rank %d", a.rank), Rank: &a.rank}).answer())
 			} else {
 				missing--
 			}
@@ -309,7 +315,8 @@ func (m Meeting) callZero(ctx context.Context, n hostnet.Network, addr string, g
 		}
 		select {
 		case <-ctx.Done():
-			err := fmt.Errorf("rendezvous: rank %d of %d got no answer from rank 0 at %s (%w): %w", g.rank, g.size, addr, last, context.Cause(ctx))
+			err := fmt.Errorf("rendezvous: rank %d of %d got no answer from rank 0 at %s (%w): %w", g.rank, g.size, addr, last,
+				context.Cause(ctx))
 			if errors.Is(last, errNoAnswer) {
 				return nil, err // rank 0 may be there and wait for others
 			}
@@ -319,7 +326,9 @@ func (m Meeting) callZero(ctx context.Context, n hostnet.Network, addr string, g
 	}
 }
 
-func (m Meeting) callOnce(ctx context.Context, n hostnet.Network, addr string, size int, message []byte) (blobs [][]byte, err error) {
+func (m Meeting) callOnce(
+	ctx context.Context, n hostnet.Network, addr string, size int, message []byte,
+) (blobs [][]byte, err error) {
 	conn, err := n.Dial(ctx, "tcp", addr, hostnet.Dialing{Segment: smallSegment})
 	if err != nil {
 		return nil, err
@@ -427,7 +436,8 @@ func readAnswer(r io.Reader, size int) ([][]byte, error) {
 		return nil, err
 	}
 	verdict, count := binary.BigEndian.Uint32(head[8:]), binary.BigEndian.Uint32(head[12:])
-	if binary.BigEndian.Uint64(head[:]) != answerMagic || verdict == 0 && int(count) != size || verdict != 0 && count != 1 {
+	if binary.BigEndian.Uint64(head[:]) != answerMagic || verdict == 0 && int(count) != size ||
+		verdict != 0 && count != 1 {
 		return nil, errForeign
 	}
 	var parts [][]byte

@@ -19,7 +19,9 @@ import (
 
 // meet runs a rendezvous of the given ranks of a group of size and returns
 // what each got. The others never come.
-func meet(ctx context.Context, t *testing.T, ln net.Listener, size int, ranks ...int) (map[int][][]byte, map[int]error) {
+func meet(
+	ctx context.Context, t *testing.T, ln net.Listener, size int, ranks ...int,
+) (map[int][][]byte, map[int]error) {
 	t.Helper()
 	type result struct {
 		rank  int
@@ -257,7 +259,8 @@ func TestRendezvousTurnsAwayAnotherSize(t *testing.T) {
 	require.ErrorAs(t, err, &refused)
 	require.Equal(t, &collective.Disagreement{Ranks: [2]int{0, 3}, What: [2]string{"2 ranks", "4 ranks"}}, refused.Between)
 	giveUp(errors.New("enough"))
-	require.EqualError(t, <-host, "rendezvous: rank 1 of 2 has not come: enough; a process that came as rank 3 of 4 was turned away")
+	require.EqualError(t, <-host,
+		"rendezvous: rank 1 of 2 has not come: enough; a process that came as rank 3 of 4 was turned away")
 }
 
 // TestRendezvousTurnsAwayAnotherJob has a straggler come first and after the
@@ -304,7 +307,8 @@ func TestRendezvousTurnsAwayAnotherJob(t *testing.T) {
 	_, err = theirs.Rendezvous(t.Context(), ln.Addr().String(), 1, 2, nil)
 	require.Error(t, err)
 	giveUp(errors.New("enough"))
-	require.EqualError(t, <-alone, "rendezvous: rank 1 of 2 has not come: enough; a process of another job was turned away")
+	require.EqualError(t, <-alone,
+		"rendezvous: rank 1 of 2 has not come: enough; a process of another job was turned away")
 }
 
 func TestRendezvousTakesTheLastOfARank(t *testing.T) {

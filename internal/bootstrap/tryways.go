@@ -46,7 +46,8 @@ func (l *Listener) tryWays(ctx context.Context, a *team.Plan, peer int) (net.Con
 			failed = append(failed, fmt.Sprintf("at %v: %v", at, err))
 			switch {
 			case ctx.Err() != nil:
-				return nil, &AbsentError{peer, fmt.Errorf("cannot be reached, %s: %w", strings.Join(failed, "; "), context.Cause(ctx))}
+				return nil,
+					&AbsentError{peer, fmt.Errorf("cannot be reached, %s: %w", strings.Join(failed, "; "), context.Cause(ctx))}
 			case errors.Is(err, errRefused):
 				return nil, &AbsentError{peer, fmt.Errorf("cannot be reached, %s", failed[len(failed)-1])}
 			}
@@ -61,11 +62,14 @@ func (l *Listener) tryWays(ctx context.Context, a *team.Plan, peer int) (net.Con
 // tryWay connects to a peer at an address within a time. What may pass is tried again until then; what
 // this machine lacks says nothing about the way. Once connected the peer may take its time to answer:
 // it has the connection.
-func (l *Listener) tryWay(ctx context.Context, a *team.Plan, peer int, at netip.AddrPort, limit time.Duration, bound netdev.Bound) (net.Conn, error) {
+func (l *Listener) tryWay(
+	ctx context.Context, a *team.Plan, peer int, at netip.AddrPort, limit time.Duration, bound netdev.Bound,
+) (net.Conn, error) {
 	var before error
 	for start := time.Now(); ; {
 		left := limit - time.Since(start)
-		c, err := l.dialBound(ctx, a, peer, at, hostnet.Dialing{Timeout: max(left, redialEvery), Segment: smallSegment, Bound: bound})
+		c, err := l.dialBound(ctx, a, peer, at,
+			hostnet.Dialing{Timeout: max(left, redialEvery), Segment: smallSegment, Bound: bound})
 		if err == nil {
 			var greeted net.Conn
 			if greeted, err = greet(ctx, l.Identity, c, a, wire.PurposeMesh, peer); err == nil {
@@ -76,7 +80,8 @@ func (l *Listener) tryWay(ctx context.Context, a *team.Plan, peer int, at netip.
 		switch {
 		case hostnet.Lacking(err):
 			start = time.Now()
-		case ctx.Err() != nil, errors.Is(err, errRefused), errors.Is(err, unix.ECONNREFUSED), time.Since(start)+redialEvery >= limit:
+		case ctx.Err() != nil, errors.Is(err, errRefused), errors.Is(err, unix.ECONNREFUSED),
+			time.Since(start)+redialEvery >= limit:
 			if ctx.Err() != nil && before != nil {
 				err = before
 			}
@@ -134,5 +139,6 @@ func AgreeOnWay(ctx context.Context, a *team.Plan, m *mesh.Mesh, l *Listener) (*
 	if last.way == 0 {
 		return a, "", nil
 	}
-	return a.ByWay(last.way), fmt.Sprintf("ranks come to each other by %v: %s; to say so at once, set MCAST_IFACE", &a.Ways[last.way], last.instead), nil
+	return a.ByWay(last.way), fmt.Sprintf("ranks come to each other by %v: %s; to say so at once, set MCAST_IFACE",
+		&a.Ways[last.way], last.instead), nil
 }

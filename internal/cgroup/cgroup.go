@@ -8,11 +8,11 @@ import (
 	"strings"
 )
 
-// Folders returns the folders below root of the control groups in which a controller works, from the process's own up to the
-// one that is mounted, and whether they are of version 2. proc is the process, as in "proc/self".
+// Folders returns the folders below root of the control groups in which a controller works, from the process's own up
+// to the one that is mounted, and whether they are of version 2. proc is the process, as in "proc/self".
 //
-// A limit may be of any of them. In a container the kernel may name the host's path; the group that is mounted is there all
-// the same.
+// A limit may be of any of them. In a container the kernel may name the host's path; the group that is mounted is there
+// all the same.
 func Folders(root fs.FS, proc, controller string) (folders []string, second bool) {
 	mounted := mountPoint(root, proc)
 	unified := "" // the path of version 2; empty: it is not in use
@@ -41,8 +41,8 @@ func Folders(root fs.FS, proc, controller string) (folders []string, second bool
 	return nil, false
 }
 
-// mountPoint is where control groups are mounted for a process. `ip netns exec` hides them, as it mounts another /sys. The
-// processes that started this one may still see them.
+// mountPoint is where control groups are mounted for a process. `ip netns exec` hides them, as it mounts another /sys.
+// The processes that started this one may still see them.
 func mountPoint(root fs.FS, proc string) string {
 	const usual = "sys/fs/cgroup"
 	const most = 1000 // ancestors; more are a circle

@@ -16,17 +16,27 @@ func TestFolders(t *testing.T) {
 		want   []string
 		second bool
 	}{
-		"version 2":                      {"0::/a/b\n", []string{"sys/fs/cgroup/cgroup.controllers", "sys/fs/cgroup/a/b/cpu.max"}, []string{"sys/fs/cgroup/a/b", "sys/fs/cgroup/a", "sys/fs/cgroup"}, true},
-		"version 2, the host's path":     {"0::/pods/x\n", []string{"sys/fs/cgroup/cgroup.controllers"}, []string{"sys/fs/cgroup"}, true},
-		"version 2, none is mounted":     {"0::/a\n", []string{"sys/fs/cgroup/x"}, nil, false},
-		"version 1":                      {first, []string{"sys/fs/cgroup/cpu,cpuacct/docker/abc/x"}, []string{"sys/fs/cgroup/cpu,cpuacct/docker/abc", "sys/fs/cgroup/cpu,cpuacct/docker", "sys/fs/cgroup/cpu,cpuacct"}, false},
-		"version 1, by its name alone":   {first, []string{"sys/fs/cgroup/cpu/x"}, []string{"sys/fs/cgroup/cpu"}, false},
-		"version 1, none is mounted":     {first, []string{"sys/fs/cgroup/unified/cgroup.controllers"}, nil, false},
-		"beside version 1":               {"4:memory:/\n0::/a\n", []string{"sys/fs/cgroup/memory/x", "sys/fs/cgroup/unified/cgroup.controllers", "sys/fs/cgroup/unified/a/x"}, []string{"sys/fs/cgroup/unified/a", "sys/fs/cgroup/unified"}, true},
-		"within ip netns exec":           {"0::/a\n", []string{"proc/3/root/sys/fs/cgroup/cgroup.controllers", "proc/3/root/sys/fs/cgroup/a/x"}, []string{"proc/3/root/sys/fs/cgroup/a", "proc/3/root/sys/fs/cgroup"}, true},
-		"version 1 within ip netns exec": {first, []string{"proc/3/root/sys/fs/cgroup/cpu/x"}, []string{"proc/3/root/sys/fs/cgroup/cpu"}, false},
-		"garbage":                        {"cpu\n::\n0\n", []string{"sys/fs/cgroup/cgroup.controllers"}, nil, false},
-		"nothing":                        {"", nil, nil, false},
+		"version 2": {"0::/a/b\n",
+			[]string{"sys/fs/cgroup/cgroup.controllers", "sys/fs/cgroup/a/b/cpu.max"},
+			[]string{"sys/fs/cgroup/a/b", "sys/fs/cgroup/a", "sys/fs/cgroup"}, true},
+		"version 2, the host's path": {"0::/pods/x\n", []string{"sys/fs/cgroup/cgroup.controllers"},
+			[]string{"sys/fs/cgroup"}, true},
+		"version 2, none is mounted": {"0::/a\n", []string{"sys/fs/cgroup/x"}, nil, false},
+		"version 1": {first, []string{"sys/fs/cgroup/cpu,cpuacct/docker/abc/x"},
+			[]string{"sys/fs/cgroup/cpu,cpuacct/docker/abc", "sys/fs/cgroup/cpu,cpuacct/docker", "sys/fs/cgroup/cpu,cpuacct"},
+			false},
+		"version 1, by its name alone": {first, []string{"sys/fs/cgroup/cpu/x"}, []string{"sys/fs/cgroup/cpu"}, false},
+		"version 1, none is mounted":   {first, []string{"sys/fs/cgroup/unified/cgroup.controllers"}, nil, false},
+		"beside version 1": {"4:memory:/\n0::/a\n",
+			[]string{"sys/fs/cgroup/memory/x", "sys/fs/cgroup/unified/cgroup.controllers", "sys/fs/cgroup/unified/a/x"},
+			[]string{"sys/fs/cgroup/unified/a", "sys/fs/cgroup/unified"}, true},
+		"within ip netns exec": {"0::/a\n",
+			[]string{"proc/3/root/sys/fs/cgroup/cgroup.controllers", "proc/3/root/sys/fs/cgroup/a/x"},
+			[]string{"proc/3/root/sys/fs/cgroup/a", "proc/3/root/sys/fs/cgroup"}, true},
+		"version 1 within ip netns exec": {first, []string{"proc/3/root/sys/fs/cgroup/cpu/x"},
+			[]string{"proc/3/root/sys/fs/cgroup/cpu"}, false},
+		"garbage": {"cpu\n::\n0\n", []string{"sys/fs/cgroup/cgroup.controllers"}, nil, false},
+		"nothing": {"", nil, nil, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			root := fstest.MapFS{

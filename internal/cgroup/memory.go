@@ -27,7 +27,8 @@ func MemoryOf(root fs.FS, proc string) (m Memory) {
 			continue
 		}
 		taken, _ := number(root, folder+used)
-		left := max(0, limit-max(0, taken-field(root, folder+"/memory.stat", file))) // files read and not used again are given back
+		// files read and not used again are given back
+		left := max(0, limit-max(0, taken-field(root, folder+"/memory.stat", file)))
 		if m.By == "" || left < m.Left {
 			m = Memory{limit, left, folder}
 		}

@@ -39,7 +39,8 @@ type VersionReport struct {
 
 // NewVersionReport returns the report of this process.
 func NewVersionReport() VersionReport {
-	return VersionReport{version.String(), version.Commit(), runtime.Version(), runtime.GOOS, runtime.GOARCH, reduce.Active().String()}
+	return VersionReport{version.String(), version.Commit(), runtime.Version(), runtime.GOOS, runtime.GOARCH,
+		reduce.Active().String()}
 }
 
 // Run prints the version, and the commit, compiler and sums of this build.

@@ -21,7 +21,8 @@ func withNegatives(args []string) []string {
 		if arg == "--" {
 			return append(joined, args[i:]...)
 		}
-		if n := len(joined); n > 0 && negative.MatchString(arg) && strings.HasPrefix(joined[n-1], "--") && !strings.Contains(joined[n-1], "=") {
+		if n := len(joined); n > 0 && negative.MatchString(arg) && strings.HasPrefix(joined[n-1], "--") &&
+			!strings.Contains(joined[n-1], "=") {
 			joined[n-1] += "=" + arg
 			continue
 		}
@@ -39,7 +40,8 @@ func withValue(err error, args []string) error {
 	if !is || at < 1 || !strings.HasPrefix(args[at-1], "--") || args[at-1] == "--" || !errors.As(err, &wrong) {
 		return err
 	}
-	return &commandError{fmt.Sprintf("unexpected argument %s: a value of %s is written %s=%s", stray, args[at-1], args[at-1], stray), wrong}
+	return &commandError{fmt.Sprintf("unexpected argument %s: a value of %s is written %s=%s", stray, args[at-1],
+		args[at-1], stray), wrong}
 }
 
 // withCommands has an error for want of a command name all that there are: kong names the first five, or none where

@@ -28,7 +28,8 @@ type Program struct {
 // Parse reads the command line of this process into commands, a grammar of kong's that has Common in it. A mistake ends
 // the process.
 func (p Program) Parse(commands any, options ...kong.Option) *kong.Context {
-	options = append([]kong.Option{kong.Name(p.Name), kong.Description(p.Description), kong.ShortUsageOnError(), durations, kong.Help(p.help),
+	options = append([]kong.Option{kong.Name(p.Name), kong.Description(p.Description), kong.ShortUsageOnError(), durations,
+		kong.Help(p.help),
 		kong.Vars{"version": p.Name + " " + version.Long(reduce.Active())}}, options...)
 	parser := kong.Must(commands, options...)
 	k, err := parser.Parse(os.Args[1:])

@@ -63,18 +63,20 @@ func CheckAddress(flag, address string) error {
 		_, err = strconv.ParseUint(port, 10, 16)
 	}
 	if err != nil {
-		return config.Mistakef("--%s=%q is not allowed: want host:port with a port up to 65535, such as 0.0.0.0:7470", flag, address)
+		return config.Mistakef("--%s=%q is not allowed: want host:port with a port up to 65535, such as 0.0.0.0:7470", flag,
+			address)
 	}
 	return nil
 }
 
 // durations has kong read flags of time.Duration as variables are read: its own parser takes no 5.
-var durations = kong.TypeMapper(reflect.TypeFor[time.Duration](), kong.MapperFunc(func(ctx *kong.DecodeContext, target reflect.Value) error {
-	var text string
-	if err := ctx.Scan.PopValueInto("duration", &text); err != nil {
+var durations = kong.TypeMapper(reflect.TypeFor[time.Duration](),
+	kong.MapperFunc(func(ctx *kong.DecodeContext, target reflect.Value) error {
+		var text string
+		if err := ctx.Scan.PopValueInto("duration", &text); err != nil {
+			return err
+		}
+		d, err := config.ParseDuration(text)
+		target.SetInt(int64(d))
 		return err
-	}
-	d, err := config.ParseDuration(text)
-	target.SetInt(int64(d))
-	return err
-}))
+	}))

@@ -26,10 +26,13 @@ func TestDefaults(t *testing.T) {
 	s, err := Load(from(nil), nil)
 	require.NoError(t, err)
 	require.Equal(t, Settings{
-		Fabric: "auto", Multicast: "auto", Nodes: "auto", Family: "auto", TTL: 1, Timeout: 30 * time.Second, JoinTimeout: 5 * time.Minute, Class: "foreground", LossSeed: 1, Chains: 0, Subgroups: 1,
-		Offload: "auto", Eager: 64 << 10, Cutoff: 2 * time.Millisecond, ShmChunk: 128 << 10, ShmSlots: 8, SIMD: "auto", Log: slog.LevelWarn, Metrics: "auto", Trace: "auto",
+		Fabric: "auto", Multicast: "auto", Nodes: "auto", Family: "auto", TTL: 1, Timeout: 30 * time.Second,
+		JoinTimeout: 5 * time.Minute, Class: "foreground", LossSeed: 1, Chains: 0, Subgroups: 1,
+		Offload: "auto", Eager: 64 << 10, Cutoff: 2 * time.Millisecond, ShmChunk: 128 << 10, ShmSlots: 8, SIMD: "auto",
+		Log: slog.LevelWarn, Metrics: "auto", Trace: "auto",
 		SwitchMode: "reproducible", SwitchTimeout: 10 * time.Second, Checksum: "off",
-		NetFabric: "auto", NetLanes: 0, NetZerocopy: "auto", NetTLS: "auto", Driver: "auto", GPUMemory: "host", TunerAllgather: -1, TunerReduceScatter: -1,
+		NetFabric: "auto", NetLanes: 0, NetZerocopy: "auto", NetTLS: "auto", Driver: "auto", GPUMemory: "host",
+		TunerAllgather: -1, TunerReduceScatter: -1,
 	}, s)
 	require.Equal(t, s, Default())
 }
@@ -51,9 +54,10 @@ func TestValues(t *testing.T) {
 
 func TestBadValues(t *testing.T) {
 	for name, values := range map[string][]string{
-		"MCAST_FABRIC":         {"tcp", "UDP", " udp"},
-		"MCAST_IFACE":          {"eth 0", "a/b"},
-		"MCAST_TOPOLOGY":       {"row 2/rack7", "/rack7", "row2//rack7", "rack7/", strings.Repeat("r", 129), "rack<7>", "rack&7"},
+		"MCAST_FABRIC": {"tcp", "UDP", " udp"},
+		"MCAST_IFACE":  {"eth 0", "a/b"},
+		"MCAST_TOPOLOGY": {"row 2/rack7", "/rack7", "row2//rack7", "rack7/", strings.Repeat("r", 129), "rack<7>",
+			"rack&7"},
 		"MCAST_GROUP":          {"10.0.0.1", "224.0.0.5", "ff02::1", "239.1", "240.0.0.1"},
 		"MCAST_PORT":           {"80", "65536", "-1", "x", "1e4"},
 		"MCAST_ENCRYPT":        {"yes", "2", "on"},
@@ -96,7 +100,8 @@ func TestBadValues(t *testing.T) {
 func TestTopologyTakesItsOwnLength(t *testing.T) {
 	for name, taken := range map[string]bool{
 		"rack7": true, "r\u00e4k/7": true, "a'b": true,
-		`a"b`: false, `a\b`: false, "a<b": false, "a>b": false, "a&b": false, "a\xffb": false, "a\u2028b": false, "a\x00b": false,
+		`a"b`: false, `a\b`: false, "a<b": false, "a>b": false, "a&b": false, "a\xffb": false, "a\u2028b": false,
+		"a\x00b": false,
 	} {
 		_, err := Load(nil, map[string]string{"MCAST_TOPOLOGY": name})
 		require.Equal(t, taken, err == nil, "%q", name)
@@ -166,7 +171,8 @@ func TestFamily(t *testing.T) {
 		{map[string]string{"NCCL_SOCKET_FAMILY": "AF_INET6", "MCAST_FAMILY": "4"}, 4, ""},
 		{map[string]string{"MCAST_GROUP": "ff15::1:0"}, 6, ""},
 		{map[string]string{"MCAST_GROUP": "239.1.1.1"}, 4, ""},
-		{map[string]string{"MCAST_GROUP": "239.1.1.1", "MCAST_FAMILY": "6"}, 0, "MCAST_GROUP=239.1.1.1 with MCAST_FAMILY=6 is not allowed"},
+		{map[string]string{"MCAST_GROUP": "239.1.1.1", "MCAST_FAMILY": "6"}, 0,
+			"MCAST_GROUP=239.1.1.1 with MCAST_FAMILY=6 is not allowed"},
 		{map[string]string{"MCAST_GROUP": "ff02::1"}, 0, "scope wider than a link"},
 		{map[string]string{"MCAST_GROUP": "::ffff:239.1.1.1"}, 0, "want"},
 	} {
@@ -207,12 +213,14 @@ func TestUnknown(t *testing.T) {
 	require.Equal(t, []string{
 		"MCAST_TIMOUT has no effect: did you mean MCAST_TIMEOUT?",
 		"MCAST_WHATEVER_ELSE has no effect: the variables are listed by `mcast env`",
-	}, Unknown([]string{"HOME=/", "MCAST_WHATEVER_ELSE=1", "MCAST_TIMOUT=2s", "MCAST_FABRIC=udp", "MCAST_LIBRARY=x", "mcast_fabric=udp"}))
+	}, Unknown([]string{"HOME=/", "MCAST_WHATEVER_ELSE=1", "MCAST_TIMOUT=2s", "MCAST_FABRIC=udp", "MCAST_LIBRARY=x",
+		"mcast_fabric=udp"}))
 }
 
 func TestBytes(t *testing.T) {
 	for text, want := range map[string]int{
-		"0": 0, "1": 1, "4096": 4096, "64K": 64 << 10, "64k": 64 << 10, "64KiB": 64 << 10, "64kib": 64 << 10, "1M": 1 << 20, "3MiB": 3 << 20, "2G": 2 << 30, "2GiB": 2 << 30,
+		"0": 0, "1": 1, "4096": 4096, "64K": 64 << 10, "64k": 64 << 10, "64KiB": 64 << 10, "64kib": 64 << 10, "1M": 1 << 20,
+		"3MiB": 3 << 20, "2G": 2 << 30, "2GiB": 2 << 30,
 	} {
 		got, err := ParseBytes(text)
 		require.NoError(t, err, text)

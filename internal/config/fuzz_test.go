@@ -10,7 +10,8 @@ import (
 // FuzzLoad gives every variable any text. It is refused with its name, or understood the same way
 // again.
 func FuzzLoad(f *testing.F) {
-	for i, text := range []string{"", "auto", "eth0", "239.1.2.3", "5000", "2s", "0.01", "64K", "1MiB", "[::1]:4000", "a:1,b:2", "0", "-1", "NaN", "1e9", "off", "correct-horse-battery-staple"} {
+	for i, text := range []string{"", "auto", "eth0", "239.1.2.3", "5000", "2s", "0.01", "64K", "1MiB", "[::1]:4000",
+		"a:1,b:2", "0", "-1", "NaN", "1e9", "off", "correct-horse-battery-staple"} {
 		for v := range table {
 			if v%4 == i%4 || text == table[v].Default {
 				f.Add(v, text)
@@ -35,7 +36,8 @@ func FuzzLoad(f *testing.F) {
 
 // FuzzBytes reads sizes: a valid size is the same after it is written and read again.
 func FuzzBytes(f *testing.F) {
-	for _, text := range []string{"0", "4096", "64K", "64KiB", "1m", "9223372036854775807", "8388607T", "-1", "1KB", "+1", " 1"} {
+	for _, text := range []string{"0", "4096", "64K", "64KiB", "1m", "9223372036854775807", "8388607T", "-1", "1KB", "+1",
+		" 1"} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

@@ -24,8 +24,10 @@ const InStore = "store"
 
 // ErrInStore says that there is no such store: only torch_mcast has one at hand, and puts the secret in place of
 // InStore.
-var ErrInStore = Mistakef("MCAST_SECRET=store is for process groups of torch_mcast, which share a secret through torch's store, " +
-	"and there is none here: want 22 to 256 characters without white space, such as `mcast secret` makes, or MCAST_SECRET_FILE")
+var ErrInStore = Mistakef("MCAST_SECRET=store is for process groups of torch_mcast, which share a secret through " +
+	"torch's store, " +
+	"and there is none here: want 22 to 256 characters without white space, such as `mcast secret` makes, or " +
+	"MCAST_SECRET_FILE")
 
 // CheckSecret returns an error if a secret, of a rank or of the switch, is too
 // short or too long; or is not printable or has white space, so that it would not survive
@@ -76,7 +78,8 @@ func (s *Settings) readSecret(lookup func(string) (string, bool)) error {
 			folder, _ = lookup("CREDENTIALS_DIRECTORY")
 		}
 		if folder == "" || !filepath.IsLocal(path) {
-			return errors.New("want the path of a file from / on, or the name of a credential that systemd has given this process (LoadCredential=)")
+			return errors.New("want the path of a file from / on, or the name of a credential that systemd has given this " +
+				"process (LoadCredential=)")
 		}
 		path = filepath.Join(folder, path)
 	}

@@ -12,7 +12,8 @@ import (
 )
 
 func TestErrorsKeepTheSecret(t *testing.T) {
-	for _, bad := range []string{"hunter2-hunter2-hunte", "with a space", "control\x01character", strings.Repeat("x", 257)} {
+	for _, bad := range []string{"hunter2-hunter2-hunte", "with a space", "control\x01character",
+		strings.Repeat("x", 257)} {
 		_, err := Load(nil, map[string]string{"MCAST_SECRET": bad})
 		require.ErrorContains(t, err, "MCAST_SECRET")
 		require.ErrorContains(t, err, allowed(t, "MCAST_SECRET"))

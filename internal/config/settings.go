@@ -210,10 +210,12 @@ func Default() Settings {
 // Check finds values that are allowed each but not together.
 func (s *Settings) Check() error {
 	if s.Family == "4" && s.Group.Is6() || s.Family == "6" && s.Group.Is4() {
-		return Mistakef("MCAST_GROUP=%s with MCAST_FAMILY=%s is not allowed: want a group of the family, or auto", s.Group, s.Family)
+		return Mistakef("MCAST_GROUP=%s with MCAST_FAMILY=%s is not allowed: want a group of the family, or auto", s.Group,
+			s.Family)
 	}
 	if s.Encrypt && s.Secret == "" {
-		return Mistakef("MCAST_ENCRYPT=1 without MCAST_SECRET is not allowed: want a secret that all ranks know (`mcast secret` makes one), or MCAST_ENCRYPT=0")
+		return Mistakef("MCAST_ENCRYPT=1 without MCAST_SECRET is not allowed: want a secret that all ranks know (`mcast " +
+			"secret` makes one), or MCAST_ENCRYPT=0")
 	}
 	if s.Group.IsValid() && s.Subgroups > 1 {
 		last := s.Group
@@ -221,7 +223,8 @@ func (s *Settings) Check() error {
 			last = last.Next()
 		}
 		if !last.IsMulticast() {
-			return Mistakef("MCAST_GROUP=%s with MCAST_SUBGROUPS=%d is not allowed: the last group would be %s, want all of them to be multicast, up to 239.255.255.255 or of ff00::/8",
+			return Mistakef("MCAST_GROUP=%s with MCAST_SUBGROUPS=%d is not allowed: the last group would be %s, want all of "+
+				"them to be multicast, up to 239.255.255.255 or of ff00::/8",
 				s.Group, s.Subgroups, last)
 		}
 	}

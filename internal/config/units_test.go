@@ -9,7 +9,8 @@ import (
 
 func TestParseDuration(t *testing.T) {
 	for text, want := range map[string]time.Duration{
-		"5": 5 * time.Second, "5s": 5 * time.Second, "0.5": time.Second / 2, "500ms": time.Second / 2, "1m30s": 90 * time.Second, "0": 0, "-1": -time.Second,
+		"5": 5 * time.Second, "5s": 5 * time.Second, "0.5": time.Second / 2, "500ms": time.Second / 2,
+		"1m30s": 90 * time.Second, "0": 0, "-1": -time.Second,
 	} {
 		d, err := ParseDuration(text)
 		require.NoError(t, err, text)
@@ -22,7 +23,9 @@ func TestParseDuration(t *testing.T) {
 }
 
 func TestParseShare(t *testing.T) {
-	for text, want := range map[string]float64{"0": 0, "1": 1, "0.01": 0.01, "1%": 0.01, "0.5 %": 0.005, "100%": 1, "1e-3": 0.001} {
+	for text, want := range map[string]float64{
+		"0": 0, "1": 1, "0.01": 0.01, "1%": 0.01, "0.5 %": 0.005, "100%": 1, "1e-3": 0.001,
+	} {
 		x, err := ParseShare(text)
 		require.NoError(t, err, text)
 		require.Equal(t, want, x, text)

@@ -1,17 +1,17 @@
 // Package crossing says what a collective passes over the link of a host, by the way that ranks move its bytes;
-// docs/explain/nodes.md derives it. Shards have n bytes each, a host's link carries both directions at once, and what ranks of
-// one host give each other stays in memory.
+// docs/explain/nodes.md derives it. Shards have n bytes each, a host's link carries both directions at once, and what
+// ranks of one host give each other stays in memory.
 package crossing
 
-// Link is what passes a host's link in each direction, in shards of n bytes.
-type Link struct{ Out, In int }
+// Load is what passes a host's link in each direction, in shards of n bytes.
+type Load struct{ Out, In int }
 
 // Plus is both at once.
-func (l Link) Plus(m Link) Link { return Link{l.Out + m.Out, l.In + m.In} }
+func (l Load) Plus(m Load) Load { return Load{l.Out + m.Out, l.In + m.In} }
 
 // Busiest is what passes in the direction in which more does, which is how long a link takes that
 // carries both directions at once.
-func (l Link) Busiest() int { return max(l.Out, l.In) }
+func (l Load) Busiest() int { return max(l.Out, l.In) }
 
 // Way is how ranks move the bytes of a collective between hosts.
 type Way string
@@ -37,50 +37,50 @@ func (w Way) Known() bool {
 
 // Allgather returns what one of a shard a rank passes over each host's link, on so many hosts with perHost ranks each.
 // On one host, and of a way without a law, it is nothing.
-func (w Way) Allgather(hosts, perHost int) Link {
+func (w Way) Allgather(hosts, perHost int) Load {
 	ranks := hosts * perHost
 	switch {
 	case hosts < 2 || !w.Known():
-		return Link{}
+		return Load{}
 	case w == Ring || w == Gloo:
-		return Link{ranks - 1, ranks - 1}
+		return Load{ranks - 1, ranks - 1}
 	}
-	return Link{perHost, ranks - perHost}
+	return Load{perHost, ranks - perHost}
 }
 
 // ReduceScatter returns what one of a shard a rank passes over each host's link. On one host, and of a way without a
 // law, it is nothing.
-func (w Way) ReduceScatter(hosts, perHost int) Link {
+func (w Way) ReduceScatter(hosts, perHost int) Load {
 	ranks := hosts * perHost
 	others := ranks - perHost
 	if hosts < 2 {
-		return Link{}
+		return Load{}
 	}
 	switch w {
 	case Nodes:
-		return Link{others, others}
+		return Load{others, others}
 	case NodesSwitch:
-		return Link{others, perHost}
+		return Load{others, perHost}
 	case Flat:
-		return Link{perHost * others, perHost * others}
+		return Load{perHost * others, perHost * others}
 	case FlatSwitch:
-		return Link{perHost * (ranks - 1), perHost}
+		return Load{perHost * (ranks - 1), perHost}
 	case Ring:
-		return Link{ranks - 1, ranks - 1}
+		return Load{ranks - 1, ranks - 1}
 	case Gloo:
-		return Link{2 * (ranks - 1), 2 * (ranks - 1)}
+		return Load{2 * (ranks - 1), 2 * (ranks - 1)}
 	}
-	return Link{}
+	return Load{}
 }
 
 // Both returns what an Allgather and a Reduce-Scatter at once pass.
-func (w Way) Both(hosts, perHost int) Link {
+func (w Way) Both(hosts, perHost int) Load {
 	return w.Allgather(hosts, perHost).Plus(w.ReduceScatter(hosts, perHost))
 }
 
 // Allreduce returns what one of a shard a rank passes. Ours is a Reduce-Scatter and an Allgather, segment after segment
 // at once; rings, gloo's too, go round twice.
-func (w Way) Allreduce(hosts, perHost int) Link {
+func (w Way) Allreduce(hosts, perHost int) Load {
 	if w == Gloo {
 		w = Ring
 	}

@@ -15,23 +15,23 @@ var (
 func TestCrosses(t *testing.T) {
 	for _, c := range []struct {
 		way             Way
-		gather, scatter Link
+		gather, scatter Load
 	}{
-		{Nodes, Link{4, 12}, Link{12, 12}},
-		{NodesSwitch, Link{4, 12}, Link{12, 4}},
-		{Flat, Link{4, 12}, Link{48, 48}},
-		{FlatSwitch, Link{4, 12}, Link{60, 4}},
-		{Ring, Link{15, 15}, Link{15, 15}},
-		{Gloo, Link{15, 15}, Link{30, 30}},
+		{Nodes, Load{4, 12}, Load{12, 12}},
+		{NodesSwitch, Load{4, 12}, Load{12, 4}},
+		{Flat, Load{4, 12}, Load{48, 48}},
+		{FlatSwitch, Load{4, 12}, Load{60, 4}},
+		{Ring, Load{15, 15}, Load{15, 15}},
+		{Gloo, Load{15, 15}, Load{30, 30}},
 	} {
 		require.True(t, c.way.Known())
 		require.Equal(t, c.gather, c.way.Allgather(4, 4), c.way)
 		require.Equal(t, c.scatter, c.way.ReduceScatter(4, 4), c.way)
-		require.Equal(t, Link{c.gather.Out + c.scatter.Out, c.gather.In + c.scatter.In}, c.way.Both(4, 4), c.way)
-		require.Equal(t, Link{}, c.way.Both(1, 8), "nothing leaves one host")
+		require.Equal(t, Load{c.gather.Out + c.scatter.Out, c.gather.In + c.scatter.In}, c.way.Both(4, 4), c.way)
+		require.Equal(t, Load{}, c.way.Both(1, 8), "nothing leaves one host")
 	}
 	require.False(t, mpi.Known())
-	require.Equal(t, Link{}, mpi.Both(4, 4))
+	require.Equal(t, Load{}, mpi.Both(4, 4))
 }
 
 // A ring goes round twice for an Allreduce, gloo's no more often; with a switch each direction carries all once.

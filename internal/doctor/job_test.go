@@ -73,16 +73,20 @@ var jobSymptoms = []struct {
 		"unset MCAST_CHUNK",
 	},
 	{"secrets-differ", func(h []Facts, _ *Matrix) {
-		h[0].Settings.Secret, h[2].Settings.Secret, h[3].Settings.Secret = "0123456789abcdef", "0123456789abcdef", "0123456789abcdef"
-	}, "MCAST_SECRET", "set, with the digest 0123456789abcdef, on host0, host2 and host3, not set on host1", "the same on all hosts"},
+		h[0].Settings.Secret, h[2].Settings.Secret, h[3].Settings.Secret = "0123456789abcdef", "0123456789abcdef",
+			"0123456789abcdef"
+	}, "MCAST_SECRET", "set, with the digest 0123456789abcdef, on host0, host2 and host3, not set on host1",
+		"the same on all hosts"},
 	{"secrets-differ", func(h []Facts, _ *Matrix) {
 		for i := range h {
 			h[i].Settings.Secret = "0123456789abcdef"
 		}
 		h[3].Settings.Secret = "fedcba9876543210"
-	}, "MCAST_SECRET", "0123456789abcdef, on host0, host1 and host2, set, with the digest fedcba9876543210, on host3", "the same on all hosts"},
+	}, "MCAST_SECRET", "0123456789abcdef, on host0, host1 and host2, set, with the digest fedcba9876543210, on host3",
+		"the same on all hosts"},
 	{"secrets-differ", func(h []Facts, _ *Matrix) { h[1].Settings.Secret = "store" },
-		"MCAST_SECRET", "not set on host0, host2 and host3, set, to be taken from torch's store, on host1", "the same on all hosts"},
+		"MCAST_SECRET", "not set on host0, host2 and host3, set, to be taken from torch's store, on host1",
+		"the same on all hosts"},
 	{"same-address-on-hosts", func(h []Facts, _ *Matrix) {
 		for i := range 2 {
 			h[i].Chosen.Address, eth0(&h[i]).IPv4 = "172.17.0.1", []string{"172.17.0.1/16"}
@@ -150,7 +154,8 @@ var jobSymptoms = []struct {
 	}, "path", "multicast does not pass from host1 to host3", "IGMP"},
 	{"multicast-limited", func(_ []Facts, m *Matrix) {
 		every(m, from(2), func(p *Pair) { p.Train.Got = 70 })
-	}, "host2", "multicast of host2 is dropped at 1000 Mbit/s (down to 10 % pass, of unicast between it nearly all)", "storm control"},
+	}, "host2", "multicast of host2 is dropped at 1000 Mbit/s (down to 10 % pass, of unicast between it nearly all)",
+		"storm control"},
 	{"multicast-limited", func(_ []Facts, m *Matrix) {
 		every(m, to(3), func(p *Pair) { p.Train.Got = 0 })
 	}, "host3", "multicast to host3 is dropped", "switch port of eth0"},
@@ -254,7 +259,8 @@ func TestBusyHostIsNotLimited(t *testing.T) {
 	for _, p := range []Pair{
 		{}, {Multicast: 9000, Train: Count{700, 70}}, {Multicast: 9000, Train: Count{700, 70}, TrainUnicast: Count{30, 20}},
 		{Multicast: 9000, Train: Count{700, 70}, TrainUnicast: Count{1, 1}},
-		{Multicast: 9000, Train: Count{700, 600}, TrainUnicast: Count{30, 30}}, {Train: Count{700, 0}, TrainUnicast: Count{30, 30}},
+		{Multicast: 9000, Train: Count{700, 600}, TrainUnicast: Count{30, 30}},
+		{Train: Count{700, 0}, TrainUnicast: Count{30, 30}},
 	} {
 		assert.False(t, p.Limited(), "%+v", p)
 	}

@@ -38,7 +38,9 @@ func TestAccept(t *testing.T) {
 	_, err = g.Submit(o, nil)
 	require.NoError(t, err)
 	g.Work()
-	_, verdict, stream = g.Accept(&wire.Data{Collective: wire.Allgather, Job: 1, Root: 1, Seq: 1, Bytes: 4, Arena: multicast.NotEager}, 4)
+	_, verdict, stream = g.Accept(&wire.Data{
+		Collective: wire.Allgather, Job: 1, Root: 1, Seq: 1, Bytes: 4, Arena: multicast.NotEager,
+	}, 4)
 	require.Equal(t, fabric.Take, verdict)
 	require.True(t, stream)
 }

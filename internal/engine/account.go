@@ -43,7 +43,7 @@ func (g *Gather) sent(o *gatherOp, large bool) {
 	switch {
 	case w.watch.Phase() == overlap.Turn:
 		g.enter(w, overlap.Transfer, g.now)
-	case w.watch.Phase() == overlap.Transfer && !g.clogged:
+	case w.watch.Phase() == overlap.Transfer && !g.blocked:
 		g.enter(w, overlap.Turn, o.out)
 		g.enter(w, overlap.Transfer, g.now)
 	case w.watch.Phase() < overlap.Turn && large && !g.cfg.Core.Lossless:

@@ -11,7 +11,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/protocol/direct"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
-	"github.com/torch-mcast/torch-mcast/internal/transport/uplink"
+	"github.com/torch-mcast/torch-mcast/internal/transport/sendlink"
 	"github.com/torch-mcast/torch-mcast/pkg/overlap"
 )
 
@@ -48,7 +48,12 @@ func alone(t *testing.T, c ReduceConfig, after *Work) (r *Reduce, s *nobody, gat
 	c.Size = 1
 	r, s = NewReduce(c), newNobody()
 	r.Begin(1, nil, s)
-	o := ReduceOp{Op: direct.Op{Op: collective.Op{Count: 1, Type: reduce.I32, Reduction: reduce.Sum}, Send: []byte{1, 2, 3, 4}, Recv: make([]byte, 4)}}
+	o := ReduceOp{
+		Op: direct.Op{
+			Op: collective.Op{Count: 1, Type: reduce.I32, Reduction: reduce.Sum}, Send: []byte{1, 2, 3, 4},
+			Recv: make([]byte, 4),
+		},
+	}
 	first := o
 	first.After = after
 	gated, err := r.Submit(first, nil)
@@ -118,7 +123,7 @@ func TestReduceAfterAFailure(t *testing.T) {
 func TestWhatWaitsForOthersClaimsNothing(t *testing.T) {
 	now := time.Second
 	clock := func() time.Duration { return now }
-	link := uplink.New(new(uplink.Words), clock)
+	link := sendlink.New(new(sendlink.Words), clock)
 	gate := newWork(0, nil)
 	r, _, gated, _ := alone(t, ReduceConfig{Link: link, Clock: clock}, gate)
 	r.Work()

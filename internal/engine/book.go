@@ -44,8 +44,8 @@ func (h *Histogram) Add(d time.Duration) {
 	h.squares.Add(d.Seconds() * d.Seconds())
 }
 
-// Counts returns how many were counted in each bucket, their sum, and the sum of their squares (s^2). A bucket's durations
-// are above the Bound of the one before and not above its own.
+// Counts returns how many were counted in each bucket, their sum, and the sum of their squares (s^2). A bucket's
+// durations are above the Bound of the one before and not above its own.
 func (h *Histogram) Counts() (counts []uint64, sum time.Duration, squares float64) {
 	counts = make([]uint64, buckets)
 	for i := range counts {

@@ -67,8 +67,8 @@ func (g *Gather) reads() (busy bool) {
 	return busy
 }
 
-// offer offers chunks for the right neighbour to read, if they lie where it can. tried reports whether they do, sent whether the
-// fabric had room.
+// offer offers chunks for the right neighbour to read, if they lie where it can. tried reports whether they do, sent
+// whether the fabric had room.
 func (g *Gather) offer(r *multicast.Repair) (tried, sent bool) {
 	if r.Offer == 0 {
 		return false, false

@@ -55,7 +55,8 @@ func (f *narrow) Poll(s fabric.Sink, _ int) (n int, more bool) {
 func TestMessagesWaitForTheirRankOnly(t *testing.T) {
 	f := &narrow{full: map[int]bool{2: true}, messages: map[int][]wire.Control{}}
 	g := NewGather(GatherConfig{
-		Core: multicast.Config{Rank: 1, Size: 4, Chunk: 4, Chains: 1, Subgroups: 1, Window: 8, Cutoff: time.Hour}, Fabric: f, Job: 1,
+		Core: multicast.Config{Rank: 1, Size: 4, Chunk: 4, Chains: 1, Subgroups: 1, Window: 8, Cutoff: time.Hour}, Fabric: f,
+		Job: 1,
 	})
 	recv := make([]byte, 64)
 	o := GatherOp{Op: multicast.Op{Collective: wire.Broadcast, Bytes: 64}, Recv: recv}
@@ -64,9 +65,11 @@ func TestMessagesWaitForTheirRankOnly(t *testing.T) {
 	g.Work()
 	require.Len(t, f.messages, 1, "what was called is for rank 2, and waits")
 	require.Len(t, f.messages[0], 1, "credit for the root is on its way")
-	f.heard, f.from = []wire.Control{{Kind: wire.Fetch, Collective: wire.Broadcast, Bytes: 64, Count: 4, Round: 1}}, []int{2}
+	f.heard, f.from = []wire.Control{{Kind: wire.Fetch, Collective: wire.Broadcast, Bytes: 64, Count: 4, Round: 1}},
+		[]int{2}
 	for psn := range uint32(16) {
-		f.incoming = append(f.incoming, wire.Data{Job: 1, Collective: wire.Broadcast, Bytes: 64, PSN: psn, Arena: multicast.NotEager})
+		f.incoming = append(f.incoming,
+			wire.Data{Job: 1, Collective: wire.Broadcast, Bytes: 64, PSN: psn, Arena: multicast.NotEager})
 	}
 	g.Work()
 	kinds := func(rank int) (all []wire.Kind) {
@@ -92,14 +95,17 @@ func TestMessagesWaitForTheirRankOnly(t *testing.T) {
 func TestWhatIsStillQueuedIsNotSentTwice(t *testing.T) {
 	f := &narrow{messages: map[int][]wire.Control{}}
 	g := NewGather(GatherConfig{
-		Core: multicast.Config{Rank: 0, Size: 2, Chunk: 4, Chains: 1, Subgroups: 1, Window: 16, Cutoff: time.Hour}, Fabric: f, Job: 1,
+		Core: multicast.Config{Rank: 0, Size: 2, Chunk: 4, Chains: 1, Subgroups: 1, Window: 16, Cutoff: time.Hour}, Fabric: f,
+		Job: 1,
 	})
 	send := make([]byte, 64)
 	_, err := g.Submit(GatherOp{Op: multicast.Op{Collective: wire.Broadcast, Bytes: 64}, Send: send, Recv: send}, nil)
 	require.NoError(t, err)
 	repairs := func(certain uint8) (psns []uint32) {
 		f.messages = map[int][]wire.Control{}
-		f.heard, f.from = []wire.Control{{Kind: wire.Fetch, Collective: wire.Broadcast, Bytes: 64, PSN: 10, Count: 6, Round: certain}}, []int{1}
+		f.heard, f.from = []wire.Control{{
+			Kind: wire.Fetch, Collective: wire.Broadcast, Bytes: 64, PSN: 10, Count: 6, Round: certain,
+		}}, []int{1}
 		g.Work()
 		for _, m := range f.messages[1] {
 			if m.Kind == wire.Repair {
@@ -136,7 +142,7 @@ func TestSilenceIsNoLossBesideAFullQueue(t *testing.T) {
 		require.NoError(t, err)
 		f.heard, f.from = []wire.Control{{Kind: wire.Ready, Collective: wire.Broadcast, Bytes: 64}}, []int{0}
 		g.Work()
-		at, ok := g.Next()
+		at, ok := g.Deadline()
 		require.True(t, ok)
 		require.GreaterOrEqual(t, at, cutoff)
 		f.more = full

@@ -32,9 +32,9 @@ type GatherConfig struct {
 	// the protocol cannot go on; it brings about a call of Fail.
 	Broken func(rank int, err error)
 	// Link is what this host sends by; nil: nobody shares it.
-	Link  fabric.Link
-	Class Class // of this group
-	Relay bool  // see Gather.Relay
+	Link     fabric.Link
+	Priority Priority // of this group
+	Relay    bool     // see Gather.Relay
 	// Shared, if not nil, says whether a reduction shares the links, see multicast.Comm.Share.
 	Shared func() bool
 }
@@ -48,12 +48,12 @@ type Gather struct {
 	now      multicast.Time
 	failed   bool
 	reported bool           // Broken was called for the protocol's error
-	clogged  bool           // the fabric had no room for what could be sent
+	blocked  bool           // the fabric had no room for what could be sent
 	overdue  multicast.Time // when a silence was found that counts as loss unless more is there; 0: none
 	shared   func() bool    // GatherConfig's
 	claim    fabric.Claimant
 	wait     fabric.Wait // for contributions that precede the multicast
-	class    class
+	priority priority
 	carried  uint64         // bytes multicast and received
 	began    multicast.Time // when the last Broadcast from here was begun
 	took     multicast.Time // for how long the one before was sent
@@ -68,7 +68,7 @@ type Gather struct {
 
 	front    uint32 // the oldest operation that is not done
 	arenas   [2][]byte
-	stranded []*Work       // operations that came after the protocol had failed
+	orphaned []*Work       // operations that came after the protocol had failed
 	woken    chan struct{} // ends a Sleep of an engine that has failed
 	rest     rest
 	watched  watched
@@ -97,7 +97,7 @@ type gatherOp struct {
 // bulk reports whether the result will not be found in a cache anyway.
 func (o *gatherOp) bulk() bool { return max(len(o.Recv), o.Whole) >= streamcopy.From }
 
-func (o *GatherOp) mayGo() bool { return o.After.lets() }
+func (o *GatherOp) mayBegin() bool { return o.After.lets() }
 
 // traced says what the operation is.
 func (o *GatherOp) traced() trace.Operation {
@@ -116,10 +116,11 @@ func NewGather(cfg GatherConfig) *Gather {
 	g := &Gather{
 		cfg: cfg, comm: multicast.New(cfg.Core), fab: cfg.Fabric, shared: cfg.Shared,
 		claim: fabric.Claimant{Link: cfg.Link, What: fabric.Multicast}, wait: fabric.Wait{Link: cfg.Link, For: fabric.Behind},
-		arenas: [2][]byte{make([]byte, cfg.Core.Arena), make([]byte, cfg.Core.Arena)}, front: cfg.Core.First, woken: make(chan struct{}, 1),
+		arenas: [2][]byte{make([]byte, cfg.Core.Arena), make([]byte, cfg.Core.Arena)}, front: cfg.Core.First,
+		woken:   make(chan struct{}, 1),
 		awaited: make([]counters[multicast.Awaited], cfg.Core.Size),
 	}
-	g.class = cfg.Class.open()
+	g.priority = cfg.Priority.open()
 	g.comm.Relay(cfg.Relay)
 	g.counted.store(g.comm.Stats()) // the statistics before the first operation
 	g.clock, g.wake, g.added = cfg.Clock, g.Wake, g.rest.wake
@@ -154,7 +155,7 @@ func (g *Gather) Sleep(most time.Duration) {
 		}
 		return
 	}
-	if at, ok := g.Next(); ok {
+	if at, ok := g.Deadline(); ok {
 		most = min(most, at-g.clock())
 	}
 	if most > 0 {
@@ -162,22 +163,22 @@ func (g *Gather) Sleep(most time.Duration) {
 	}
 }
 
-// Next returns when Work has something to do though nothing arrives and nothing is submitted, and
+// Deadline returns when Work has something to do though nothing arrives and nothing is submitted, and
 // whether it ever has. That moment may have passed.
-func (g *Gather) Next() (multicast.Time, bool) {
+func (g *Gather) Deadline() (multicast.Time, bool) {
 	if g.unreported() {
 		return 0, true
 	}
 	if g.comm.Err() != nil {
 		return 0, false // until Fail
 	}
-	if !g.empty() && g.comm.Room() > 0 && g.ready((*GatherOp).mayGo) {
+	if !g.empty() && g.comm.Room() > 0 && g.ready((*GatherOp).mayBegin) {
 		return 0, true
 	}
 	at, ok := g.comm.Deadline()
-	look, waits := g.wait.Next()
+	look, waits := g.wait.Deadline()
 	at, ok = sooner(at, ok, look, waits)
-	look, waits = g.class.back.Next()
+	look, waits = g.priority.background.Deadline()
 	return sooner(at, ok, look, waits)
 }
 
@@ -206,7 +207,7 @@ func (g *Gather) Work() bool {
 		g.cfg.Trace.Repaired(s.Repaired-g.repaired, g.now)
 		g.repaired = s.Repaired
 		g.counted.store(s)
-		g.tell()
+		g.reportMoved()
 	}
 	return busy
 }
@@ -272,18 +273,18 @@ func (g *Gather) checkFault() bool {
 	}
 	g.lent = nil
 	for _, o := range g.shut(err) {
-		g.stranded = append(g.stranded, o.work)
+		g.orphaned = append(g.orphaned, o.work)
 	}
-	for _, w := range g.stranded {
+	for _, w := range g.orphaned {
 		g.done(w, err)
 	}
-	g.stranded = nil
+	g.orphaned = nil
 	return true
 }
 
 // post hands queued operations to the protocol.
 func (g *Gather) post() bool {
-	items := g.takeWhile(g.comm.Room(), (*GatherOp).mayGo)
+	items := g.takeWhile(g.comm.Room(), (*GatherOp).mayBegin)
 	for i := range items {
 		w := items[i].work
 		o := &g.ops[g.comm.Posted()%maxTracked]
@@ -294,7 +295,7 @@ func (g *Gather) post() bool {
 		if _, err := g.comm.Post(g.now, o.Op); err != nil {
 			*o = gatherOp{}
 			if g.comm.Err() != nil {
-				g.stranded = append(g.stranded, w) // checkFault ends it
+				g.orphaned = append(g.orphaned, w) // checkFault ends it
 			} else {
 				g.done(w, err)
 			}
@@ -327,20 +328,20 @@ func Overlaps(a, b []byte) bool {
 func (g *Gather) multicast() bool {
 	busy := false
 	g.wait.Round()
-	g.class.back.Round()
+	g.priority.background.Round()
 	if g.shared != nil || g.cfg.Link != nil {
 		g.comm.Share(g.shares())
 	}
 	var r multicast.Run
 	for {
 		if !g.comm.NextRun(&r) {
-			g.clogged = false
+			g.blocked = false
 			return busy
 		}
 		o := &g.ops[r.Head.Seq%maxTracked]
 		ordered := g.ordered(o)
 		together := ordered && g.comm.Together(r.Head.Seq)
-		if o.Collective != wire.Barrier && g.class.back.Must(g.now) || ordered && !r.Relay && g.follows(together) {
+		if o.Collective != wire.Barrier && g.priority.background.Must(g.now) || ordered && !r.Relay && g.follows(together) {
 			g.claim.Pause()
 			g.yielded(o)
 			return busy
@@ -363,9 +364,9 @@ func (g *Gather) multicast() bool {
 				g.comm.Probed(r.Head.Seq)
 			}
 		case !r.Relay:
-			g.run.Count = g.class.back.Most(r.Count, g.cfg.Core.Chunk)
+			g.run.Count = g.priority.background.Most(r.Count, g.cfg.Core.Chunk)
 			if n = g.fab.Multicast(&g.run); n == 0 {
-				g.clogged = true
+				g.blocked = true
 				if ordered {
 					g.claim.Full()
 				}
@@ -377,7 +378,7 @@ func (g *Gather) multicast() bool {
 		}
 		o.lent = max(o.lent, g.run.Lent)
 		g.carried += uint64(n * g.cfg.Core.Chunk)
-		g.class.back.Sent(n * g.cfg.Core.Chunk)
+		g.priority.background.Sent(n * g.cfg.Core.Chunk)
 		busy = true
 		g.sent(o, r.Head.Arena == multicast.NotEager)
 		if r.Head.Arena == multicast.NotEager {

@@ -14,8 +14,8 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/trace"
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
+	"github.com/torch-mcast/torch-mcast/internal/transport/sendlink"
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
-	"github.com/torch-mcast/torch-mcast/internal/transport/uplink"
 	"github.com/torch-mcast/torch-mcast/pkg/overlap"
 )
 
@@ -79,7 +79,8 @@ func allgather(chunks int) GatherOp {
 func (f *lossless) arrive(seq uint32, from, to, chunks int) {
 	for psn := from; psn < to; psn++ {
 		f.incoming = append(f.incoming, wire.Data{
-			Collective: wire.Allgather, Job: 1, Root: 1, Seq: seq, PSN: uint32(psn), Bytes: uint32(4 * chunks), Arena: multicast.NotEager,
+			Collective: wire.Allgather, Job: 1, Root: 1, Seq: seq, PSN: uint32(psn), Bytes: uint32(4 * chunks),
+			Arena: multicast.NotEager,
 		})
 	}
 }
@@ -135,7 +136,8 @@ func TestPhasesAreRemembered(t *testing.T) {
 	phases := func() (n int) { // of all operations
 		var b bytes.Buffer
 		require.NoError(t, trace.Take().Write(&b))
-		return strings.Count(b.String(), `"queued"`) + strings.Count(b.String(), `"peers"`) + strings.Count(b.String(), `"transfer"`)
+		return strings.Count(b.String(), `"queued"`) + strings.Count(b.String(), `"peers"`) + strings.Count(b.String(),
+			`"transfer"`)
 	}
 	w, err := g.Submit(allgather(3), nil)
 	require.NoError(t, err)
@@ -152,7 +154,7 @@ func TestPhasesAreRemembered(t *testing.T) {
 	f.arrive(0, 1, 3, 3)
 	require.True(t, g.Work())
 	require.True(t, done(w))
-	require.Empty(t, g.unkept)
+	require.Empty(t, g.untraced)
 	require.False(t, trace.Take().Busy())
 }
 
@@ -178,10 +180,10 @@ func TestBackgroundHoldsBackWhatIsSentAndNothingElse(t *testing.T) {
 	f := &lossless{room: 1}
 	f.now = time.Second
 	clock := func() time.Duration { return f.now }
-	l := uplink.New(new(uplink.Words), clock)
+	l := sendlink.New(new(sendlink.Words), clock)
 	g := NewGather(GatherConfig{
 		Core:   multicast.Config{Size: 2, Chunk: 4, Lossless: true, Chains: 1, Subgroups: 1},
-		Fabric: f, Clock: clock, Class: Class{Background: true, Link: l},
+		Fabric: f, Clock: clock, Priority: Priority{Background: true, Link: l},
 	})
 	w, err := g.Submit(allgather(3), nil)
 	require.NoError(t, err)
@@ -190,7 +192,7 @@ func TestBackgroundHoldsBackWhatIsSentAndNothingElse(t *testing.T) {
 	g.Work()
 	require.Empty(t, f.sent)
 	require.Empty(t, f.incoming, "received all the same")
-	at, ok := g.Next()
+	at, ok := g.Deadline()
 	require.True(t, ok)
 	require.Greater(t, at, f.now, "busy waiting")
 	require.LessOrEqual(t, at, f.now+5*time.Millisecond)
@@ -236,7 +238,8 @@ func TestAccountOfPhases(t *testing.T) {
 	require.True(t, done(second))
 	a, b := first.Account(), second.Account()
 	assert.Equal(t, overlap.Account{overlap.Peers: pause}, a)
-	assert.Equal(t, overlap.Account{overlap.Queued: pause, overlap.Peers: pause, overlap.Transfer: pause}, b, "behind the first")
+	assert.Equal(t, overlap.Account{overlap.Queued: pause, overlap.Peers: pause, overlap.Transfer: pause}, b,
+		"behind the first")
 	var l overlap.Ledger
 	book := Book{Waits: &l}
 	first.Book(&book)
@@ -318,7 +321,7 @@ func TestAFailureIsReportedAtOnce(t *testing.T) {
 	g.Work()
 	require.Error(t, g.comm.Err())
 	require.Empty(t, broken)
-	_, ok := g.Next()
+	_, ok := g.Deadline()
 	require.True(t, ok)
 	slept := make(chan struct{})
 	go func() {
@@ -329,11 +332,11 @@ func TestAFailureIsReportedAtOnce(t *testing.T) {
 	require.Zero(t, f.slept)
 	g.Work()
 	require.Len(t, broken, 1)
-	_, ok = g.Next()
+	_, ok = g.Deadline()
 	require.False(t, ok, "until Fail")
 	g.Fail(broken[0])
 	g.Work()
-	_, ok = g.Next()
+	_, ok = g.Deadline()
 	require.False(t, ok)
 }
 

@@ -23,19 +23,19 @@ var ErrBusy = errors.New("1024 operations are waiting already; wait for one")
 // inbox takes operations, and the error that ends all of them, from any goroutine for the one that
 // drives an engine. It counts operations until they are done.
 type inbox[T any] struct {
-	fault  atomic.Error // of Fail
-	count  atomic.Int64 // of items
-	flying atomic.Int64
-	clock  Clock
-	wake   func() // ends a Sleep of the engine
-	added  func() // if not nil, called after operations were queued
+	fault    atomic.Error // of Fail
+	count    atomic.Int64 // of items
+	inFlight atomic.Int64
+	clock    Clock
+	wake     func() // ends a Sleep of the engine
+	added    func() // if not nil, called after operations were queued
 	// traced remembers operations, in the words of describe; nil: nothing does.
 	traced   *trace.Lane
 	describe func(o *T) trace.Operation
-	// unkept are operations in flight that traced knows in an earlier phase; it knew all at keptAt. Only the engine's
+	// untraced are operations in flight that traced knows in an earlier phase; it knew all at keptAt. Only the engine's
 	// driver uses these two fields.
-	unkept []*Work
-	keptAt time.Duration
+	untraced []*Work
+	keptAt   time.Duration
 
 	mu     sync.Mutex
 	items  []queued[T]
@@ -87,7 +87,7 @@ func (b *inbox[T]) Fail(err error) {
 }
 
 // InFlight returns how many operations are not done.
-func (b *inbox[T]) InFlight() int { return int(b.flying.Load()) }
+func (b *inbox[T]) InFlight() int { return int(b.inFlight.Load()) }
 
 // Posted returns how many operations were taken up.
 func (b *inbox[T]) Posted() uint64 { return b.posted.Load() }
@@ -126,7 +126,7 @@ func (b *inbox[T]) add(most int, items []queued[T]) error {
 		}
 	}
 	b.count.Add(int64(len(items))) // first, so that no more fly than are queued before one is taken
-	b.flying.Add(int64(len(items)))
+	b.inFlight.Add(int64(len(items)))
 	b.posted.Add(uint64(len(items)))
 	return nil
 }
@@ -177,7 +177,7 @@ func (b *inbox[T]) shut(err error) []queued[T] {
 		b.err = err
 	}
 	out := b.items
-	b.items, b.unkept = nil, nil
+	b.items, b.untraced = nil, nil
 	b.count.Store(0)
 	return out
 }
@@ -185,8 +185,8 @@ func (b *inbox[T]) shut(err error) []queued[T] {
 // enter says that an operation has come to a phase, and returns how long it was in the one before.
 func (b *inbox[T]) enter(w *Work, p overlap.Phase, at time.Duration) (passed time.Duration) {
 	passed, first := w.enter(p, at)
-	if first && b.traced != nil && !slices.Contains(b.unkept, w) {
-		b.unkept = append(b.unkept, w)
+	if first && b.traced != nil && !slices.Contains(b.untraced, w) {
+		b.untraced = append(b.untraced, w)
 	}
 	return passed
 }
@@ -197,24 +197,24 @@ const keepAgain = time.Millisecond
 // keep has the trace know of new phases, after a round in which something was done or not. That is left for a round
 // with nothing to do, which most short operations end before: it costs a lock, and each operation has several phases.
 func (b *inbox[T]) keep(busy bool, now time.Duration) {
-	if len(b.unkept) == 0 || busy && now < b.keptAt+keepAgain {
+	if len(b.untraced) == 0 || busy && now < b.keptAt+keepAgain {
 		return
 	}
 	b.keptAt = now
-	for _, w := range b.unkept {
+	for _, w := range b.untraced {
 		b.traced.Keep(&w.progress)
 	}
-	clear(b.unkept)
-	b.unkept = b.unkept[:0]
+	clear(b.untraced)
+	b.untraced = b.untraced[:0]
 }
 
 // done ends an operation, which is in flight no more.
 func (b *inbox[T]) done(w *Work, err error) {
-	b.flying.Dec()
+	b.inFlight.Dec()
 	w.stop(b.clock(), err)
 	b.traced.Keep(&w.progress)
-	if i := slices.Index(b.unkept, w); i >= 0 { // of a few
-		b.unkept = slices.Delete(b.unkept, i, i+1)
+	if i := slices.Index(b.untraced, w); i >= 0 { // of a few
+		b.untraced = slices.Delete(b.untraced, i, i+1)
 	}
 	w.end(err)
 }

@@ -30,7 +30,8 @@ func (f *lender) Returned(lent uint64) bool { return f.returned >= lent }
 func lending(t *testing.T, f *lender) (*Gather, *Work) {
 	f.messages = map[int][]wire.Control{}
 	g := NewGather(GatherConfig{
-		Core: multicast.Config{Rank: 0, Size: 2, Chunk: 4, Chains: 1, Subgroups: 1, Window: 16, Cutoff: time.Hour}, Fabric: f, Job: 1,
+		Core: multicast.Config{Rank: 0, Size: 2, Chunk: 4, Chains: 1, Subgroups: 1, Window: 16, Cutoff: time.Hour}, Fabric: f,
+		Job: 1,
 	})
 	send := make([]byte, 64)
 	w, err := g.Submit(GatherOp{Op: multicast.Op{Collective: wire.Broadcast, Bytes: 64}, Send: send, Recv: send}, nil)

@@ -19,7 +19,7 @@ func (g *Gather) shares() bool {
 // windows. Another Broadcast shares the link as it comes. A group in the background is in no order:
 // the foreground would wait for it.
 func (g *Gather) ordered(o *gatherOp) bool {
-	return g.cfg.Link != nil && !g.cfg.Class.Background && (o.Collective == wire.Allgather || o.Whole > 0)
+	return g.cfg.Link != nil && !g.cfg.Priority.Background && (o.Collective == wire.Allgather || o.Whole > 0)
 }
 
 // follows reports whether the next multicast must wait for contributions that claim the link. Where all ranks multicast

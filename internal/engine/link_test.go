@@ -10,15 +10,15 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/protocol/multicast"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
-	"github.com/torch-mcast/torch-mcast/internal/transport/uplink"
+	"github.com/torch-mcast/torch-mcast/internal/transport/sendlink"
 )
 
 // linked is rank0 with a link that others share. The link has the engine's clock.
-func linked() (*Gather, *lossless, *uplink.Link) {
+func linked() (*Gather, *lossless, *sendlink.Link) {
 	f := &lossless{room: 1 << 20}
 	f.now = time.Second
 	clock := func() time.Duration { return f.now }
-	l := uplink.New(new(uplink.Words), clock)
+	l := sendlink.New(new(sendlink.Words), clock)
 	return NewGather(GatherConfig{
 		Core: multicast.Config{Size: 2, Chunk: 4, Lossless: true, Chains: 1, Subgroups: 1}, Fabric: f, Clock: clock, Link: l,
 	}), f, l
@@ -39,7 +39,7 @@ func TestBroadcastFollowsWhatIsBehind(t *testing.T) {
 	for f.now < time.Second+3*time.Millisecond {
 		g.Work()
 		require.Empty(t, f.sent)
-		at, ok := g.Next()
+		at, ok := g.Deadline()
 		require.True(t, ok)
 		require.Greater(t, at, f.now, "busy waiting")
 		require.LessOrEqual(t, at, f.now+500*time.Microsecond)
@@ -138,7 +138,7 @@ func TestBackgroundIsInNoOrder(t *testing.T) {
 				clock := func() time.Duration { return f.now }
 				g := NewGather(GatherConfig{
 					Core:   multicast.Config{Size: 2, Chunk: 4, Lossless: true, Chains: 1, Subgroups: 1},
-					Fabric: f, Clock: clock, Link: l, Class: Class{Background: true, Link: l},
+					Fabric: f, Clock: clock, Link: l, Priority: Priority{Background: true, Link: l},
 				})
 				f.room = room
 				l.Claim(fabric.Behind, fabric.MostClaimed)
@@ -159,8 +159,9 @@ func TestBackgroundIsInNoOrder(t *testing.T) {
 	}
 	now := time.Second
 	clock := func() time.Duration { return now }
-	link := uplink.New(new(uplink.Words), clock)
-	r, _, first, _ := alone(t, ReduceConfig{Link: link, Clock: clock, Class: Class{Background: true, Link: link}}, nil)
+	link := sendlink.New(new(sendlink.Words), clock)
+	r, _, first,
+		_ := alone(t, ReduceConfig{Link: link, Clock: clock, Priority: Priority{Background: true, Link: link}}, nil)
 	for r.Work() {
 	}
 	require.True(t, done(first))

@@ -69,8 +69,9 @@ func pairOverUDP(t *testing.T, offload batch.Offload, clock Clock) (ranks [2]*Ga
 		t.Cleanup(func() { require.NoError(t, f.Close()) })
 		ranks[r] = NewGather(GatherConfig{
 			Core: multicast.Config{
-				Rank: r, Size: 2, Chunk: 1440, Window: 1000, Chains: 1, Subgroups: 1, Eager: 64 << 10, Arena: 1 << 20, EagerChunks: 1000,
-				Cutoff: 2 * time.Millisecond, Reorder: 200 * time.Microsecond,
+				Rank: r, Size: 2, Chunk: 1440, Window: 1000, Chains: 1, Subgroups: 1, Eager: 64 << 10, Arena: 1 << 20,
+				EagerChunks: 1000,
+				Cutoff:      2 * time.Millisecond, Reorder: 200 * time.Microsecond,
 			},
 			Job: job, Fabric: f, Clock: clock,
 			Broken: func(rank int, err error) { t.Errorf("rank %d: %v", rank, err) },

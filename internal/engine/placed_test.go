@@ -68,7 +68,8 @@ func TestShardsInALargerResult(t *testing.T) {
 				w, err := g.Submit(o, nil)
 				require.NoError(t, err)
 				for psn := range uint32(2) {
-					f.incoming = append(f.incoming, wire.Data{Collective: wire.Allgather, Root: 1, Seq: seq, PSN: psn, Bytes: 6, Arena: arena})
+					f.incoming = append(f.incoming,
+						wire.Data{Collective: wire.Allgather, Root: 1, Seq: seq, PSN: psn, Bytes: 6, Arena: arena})
 				}
 				g.Work()
 				g.Work()
@@ -83,8 +84,13 @@ func TestShardsInALargerResult(t *testing.T) {
 // TestOwnShardGoesToItsSlot: where there is no other rank.
 func TestOwnShardGoesToItsSlot(t *testing.T) {
 	f := &lossless{}
-	g := NewGather(GatherConfig{Core: multicast.Config{Size: 1, Chunk: 4, Chains: 1, Subgroups: 1}, Fabric: f, Clock: f.clock})
-	o := GatherOp{Op: multicast.Op{Collective: wire.Allgather, Bytes: 2, Stride: 3, Slots: []int{1}}, Recv: make([]byte, 6), Send: []byte{1, 2}}
+	g := NewGather(GatherConfig{
+		Core: multicast.Config{Size: 1, Chunk: 4, Chains: 1, Subgroups: 1}, Fabric: f, Clock: f.clock,
+	})
+	o := GatherOp{
+		Op: multicast.Op{Collective: wire.Allgather, Bytes: 2, Stride: 3, Slots: []int{1}}, Recv: make([]byte, 6),
+		Send: []byte{1, 2},
+	}
 	w, err := g.Submit(o, nil)
 	require.NoError(t, err)
 	g.Work()

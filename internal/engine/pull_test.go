@@ -40,7 +40,9 @@ func (f *pulled) Withdraw() { f.withdrawn = true }
 func pulling(t *testing.T, rank int) (*pulled, *Gather, *Work, []byte) {
 	f := &pulled{narrow: narrow{messages: map[int][]wire.Control{}}, room: 1}
 	g := NewGather(GatherConfig{
-		Core:   multicast.Config{Rank: rank, Size: 2, Chunk: 4, Chains: 1, Subgroups: 1, Window: 16, Reads: 4, Cutoff: time.Hour},
+		Core: multicast.Config{
+			Rank: rank, Size: 2, Chunk: 4, Chains: 1, Subgroups: 1, Window: 16, Reads: 4, Cutoff: time.Hour,
+		},
 		Fabric: f, Job: 1, Broken: func(int, error) {},
 	})
 	b := make([]byte, 30)
@@ -78,7 +80,8 @@ func TestOffer(t *testing.T) {
 	f.full = nil
 	g.Work()
 	require.Len(t, f.messages[1], sent+1)
-	require.Equal(t, wire.Control{Kind: wire.Offer, Collective: wire.Broadcast, PSN: 2, Count: 6, Bytes: 1000, Arena: 7}, f.last(g))
+	require.Equal(t, wire.Control{Kind: wire.Offer, Collective: wire.Broadcast, PSN: 2, Count: 6, Bytes: 1000, Arena: 7},
+		f.last(g))
 	asked := f.asked[len(f.asked)-1]
 	require.Len(t, asked, 22, "the last chunk is short")
 	require.Same(t, &b[8], &asked[0])
@@ -102,11 +105,14 @@ func TestRead(t *testing.T) {
 	f.hear(g, wire.Control{Kind: wire.Offer, Count: 7, Bytes: 1000, Arena: 7})
 	require.Len(t, f.reads, 1)
 	r := f.reads[0]
-	require.Equal(t, wire.Read{Head: wire.Data{Collective: wire.Broadcast, Bytes: 30}, Count: 4, Bytes: 16, Addr: 1000, Key: 7}, r)
+	require.Equal(t,
+		wire.Read{Head: wire.Data{Collective: wire.Broadcast, Bytes: 30}, Count: 4, Bytes: 16, Addr: 1000, Key: 7}, r)
 	f.room = 2
 	g.Work()
 	require.Len(t, f.reads, 2)
-	require.Equal(t, wire.Read{Head: wire.Data{Collective: wire.Broadcast, Bytes: 30, PSN: 4}, Count: 3, Bytes: 12, Addr: 1016, Key: 7}, f.reads[1])
+	require.Equal(t, wire.Read{
+		Head: wire.Data{Collective: wire.Broadcast, Bytes: 30, PSN: 4}, Count: 3, Bytes: 12, Addr: 1016, Key: 7,
+	}, f.reads[1])
 	for psn := range uint32(8) { // which come after all, but the last with two bytes
 		h := head
 		h.PSN = psn

@@ -23,7 +23,7 @@ type ReduceOp struct {
 	After *Work
 }
 
-func (o *ReduceOp) mayGo() bool { return o.After.lets() }
+func (o *ReduceOp) mayBegin() bool { return o.After.lets() }
 
 // traced says what the operation is.
 func (o *ReduceOp) traced() trace.Operation {
@@ -40,8 +40,8 @@ type ReduceConfig struct {
 	// It runs on a goroutine of its own from the first operation on, since a communicator that never reduces needs no
 	// connections for reductions, and returns when the communicator ends. nil: the engine's driver decides.
 	Route func()
-	// Class is this group's. A SwitchConn has it from the engine.
-	Class Class
+	// Priority is this group's. A SwitchConn has it from the engine.
+	Priority Priority
 	// Link is what this host sends by; nil: nobody shares it. A SwitchConn gets it by itself.
 	Link fabric.Link
 	// Broken is called once, when the lane cannot go on; it brings about a call of Fail.
@@ -64,7 +64,7 @@ type Reduce struct {
 	woken    chan struct{} // ends a Sleep while there is nothing else to sleep on
 	rest     rest
 	claimed  time.Duration // when the link was last claimed
-	class    class
+	priority priority
 	watched  watched
 	resent   uint64                                   // contributions that the trace knows of
 	moved    uint64                                   // reducescatter.Waiting.Moved when somebody last asked
@@ -101,9 +101,10 @@ func NewReduce(cfg ReduceConfig) *Reduce {
 	if cfg.Clock == nil {
 		cfg.Clock = NewClock()
 	}
-	r := &Reduce{cfg: cfg, lane: reducescatter.New(cfg.Rank, cfg.Size), orders: make(chan *order, 1), woken: make(chan struct{}, 1),
+	r := &Reduce{cfg: cfg, lane: reducescatter.New(cfg.Rank, cfg.Size), orders: make(chan *order, 1),
+		woken:   make(chan struct{}, 1),
 		awaited: make([]struct{ begin, input atomic.Duration }, cfg.Size)}
-	r.class = cfg.Class.open()
+	r.priority = cfg.Priority.open()
 	r.clock, r.wake, r.traced, r.describe = cfg.Clock, r.Wake, cfg.Trace, (*ReduceOp).traced
 	r.added = func() {
 		if cfg.Route != nil {
@@ -142,7 +143,7 @@ func (r *Reduce) Begin(epoch uint32, c *reducescatter.SwitchConn, s fabric.Strea
 	if c == nil {
 		r.open(s)
 	} else {
-		c.Pace(r.class.back)
+		c.Pace(r.priority.background)
 		r.conn.set(c)
 	}
 	r.lane.Begin(epoch, c)
@@ -150,7 +151,7 @@ func (r *Reduce) Begin(epoch uint32, c *reducescatter.SwitchConn, s fabric.Strea
 
 // Join says that this rank has joined the switch again.
 func (r *Reduce) Join(c *reducescatter.SwitchConn) {
-	c.Pace(r.class.back)
+	c.Pace(r.priority.background)
 	r.conn.set(c)
 	r.lane.Join(c)
 }
@@ -192,7 +193,7 @@ func (r *Reduce) Wake() {
 
 // Deadline returns when Work is to be called, unless something comes before.
 func (r *Reduce) Deadline() (time.Duration, bool) {
-	at, ok := r.class.back.Next()
+	at, ok := r.priority.background.Deadline()
 	if c := r.conn.Load(); c != nil {
 		look, waits := c.Deadline()
 		return sooner(at, ok, look, waits)
@@ -207,7 +208,7 @@ const both = time.Millisecond
 // Sleep waits for news on the streams and the switch connection, as far as they are in use.
 func (r *Reduce) Sleep(most time.Duration) {
 	s, c := r.streams.Load(), r.conn.Load()
-	if at, waits := r.class.back.Next(); waits {
+	if at, waits := r.priority.background.Deadline(); waits {
 		if most = min(most, at-r.clock()); most <= 0 {
 			return
 		}
@@ -219,7 +220,7 @@ func (r *Reduce) Sleep(most time.Duration) {
 		case <-time.After(most):
 		}
 		return
-	case len(r.orders) > 0 || !r.empty() && r.lane.Room() > 0 && r.ready((*ReduceOp).mayGo):
+	case len(r.orders) > 0 || !r.empty() && r.lane.Room() > 0 && r.ready((*ReduceOp).mayBegin):
 		return
 	}
 	if s != nil {
@@ -247,8 +248,8 @@ func (r *Reduce) Work() bool {
 	if r.checkFault() {
 		return false
 	}
-	r.class.back.Round()
-	busy := r.obey()
+	r.priority.background.Round()
+	busy := r.runOrder()
 	busy = r.post() || busy
 	r.claim()
 	if c := r.conn.Load(); c != nil {
@@ -256,12 +257,12 @@ func (r *Reduce) Work() bool {
 	}
 	busy = r.direct() || busy
 	if busy {
-		r.tell()
+		r.reportMoved()
 		r.remember()
 	}
 	busy = r.finish() || busy
 	r.book(busy)
-	if len(r.unkept) > 0 {
+	if len(r.untraced) > 0 {
 		r.keep(busy, r.clock())
 	}
 	if r.watched.asked.Load() {
@@ -291,7 +292,7 @@ const (
 // claim tells the link that reductions are in flight. A reduction that only waits for its turn leaves the link to
 // others, and a group in the background leaves it to the foreground.
 func (r *Reduce) claim() {
-	if r.cfg.Link == nil || r.cfg.Class.Background || r.InFlight() <= r.queued() {
+	if r.cfg.Link == nil || r.cfg.Priority.Background || r.InFlight() <= r.queued() {
 		return
 	}
 	if now := r.clock(); r.claimed == 0 || now >= r.claimed+claimAgain {
@@ -349,8 +350,8 @@ func (r *Reduce) Awaited(rank int) AwaitedInput {
 	return AwaitedInput{a.begin.Load(), a.input.Load()}
 }
 
-// obey does what Route wants.
-func (r *Reduce) obey() bool {
+// runOrder runs the order of Route that waits, if there is one.
+func (r *Reduce) runOrder() bool {
 	if len(r.orders) == 0 {
 		return false
 	}
@@ -365,7 +366,7 @@ func (r *Reduce) obey() bool {
 // post hands queued operations to the lane.
 func (r *Reduce) post() bool {
 	r.switched.Store(r.lane.Switched())
-	items := r.takeWhile(r.lane.Room(), (*ReduceOp).mayGo)
+	items := r.takeWhile(r.lane.Room(), (*ReduceOp).mayBegin)
 	for i := range items {
 		number := r.lane.Post(r.clock(), items[i].op.Op)
 		r.works[number%maxTracked] = items[i].work

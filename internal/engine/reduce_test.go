@@ -38,7 +38,9 @@ func (d *deaf) Close() error {
 func TestStopWithASwitchThatCannotBeClosed(t *testing.T) {
 	path := new(deaf)
 	u := reducescatter.NewSwitchConn(reducescatter.SwitchConnConfig{
-		Epoch: 1, Terms: innetwork.Terms{Job: 7, Ranks: 2, Stripes: 1, Chunk: 1024, Slots: 8, Cutoff: time.Hour, Reorder: time.Hour},
+		Epoch: 1, Terms: innetwork.Terms{
+			Job: 7, Ranks: 2, Stripes: 1, Chunk: 1024, Slots: 8, Cutoff: time.Hour, Reorder: time.Hour,
+		},
 		Switch: path, Timeout: time.Hour,
 	})
 	r := NewReduce(ReduceConfig{Size: 2, Route: func() {}})

@@ -46,7 +46,7 @@ func (g *Gather) Rest(awake func()) bool {
 	if g.failed || g.comm.Err() != nil {
 		return g.rest.begin(nil, awake) && (g.failed || g.fault.Load() == nil)
 	}
-	if _, due := g.Next(); due || len(g.delayed) > 0 || len(g.lent) > 0 || g.clogged {
+	if _, due := g.Deadline(); due || len(g.delayed) > 0 || len(g.lent) > 0 || g.blocked {
 		return false
 	}
 	return g.rest.begin(g.fab, awake) && g.fault.Load() == nil

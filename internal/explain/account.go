@@ -66,7 +66,8 @@ func Between(before, now []watch.Rank) (jobs []Job) {
 			j, jobs = len(jobs), append(jobs, Job{Group: r.Group, Run: r.Run, Size: r.Info.Size})
 		}
 		a := account(was, r)
-		at, duplicate := slices.BinarySearchFunc(jobs[j].Accounts, a.Rank, func(a Account, rank int) int { return a.Rank - rank })
+		at, duplicate := slices.BinarySearchFunc(jobs[j].Accounts, a.Rank,
+			func(a Account, rank int) int { return a.Rank - rank })
 		if !duplicate { // a process may publish anything
 			jobs[j].Accounts = slices.Insert(jobs[j].Accounts, at, a)
 		}
@@ -78,8 +79,10 @@ func Between(before, now []watch.Rank) (jobs []Job) {
 func account(was, now *watch.Rank) Account {
 	i := &now.Info
 	a := Account{
-		Rank: i.Rank, PID: now.PID, Host: now.Host, Address: i.Address, Interface: i.Interface, Fabric: i.Fabric, Allgather: i.Allgather, Reason: i.AllgatherReason,
-		Chunk: i.ChunkBytes, Ring: i.Ring, Span: now.At - was.At, Counters: map[string]uint64{}, Waiting: now.Waiting, Failed: now.Failed,
+		Rank: i.Rank, PID: now.PID, Host: now.Host, Address: i.Address, Interface: i.Interface, Fabric: i.Fabric,
+		Allgather: i.Allgather, Reason: i.AllgatherReason,
+		Chunk: i.ChunkBytes, Ring: i.Ring, Span: now.At - was.At, Counters: map[string]uint64{}, Waiting: now.Waiting,
+		Failed: now.Failed,
 	}
 	a.Took, a.Variance = took(was.Times, now.Times)
 	for name, n := range now.Counters {

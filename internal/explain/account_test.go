@@ -20,18 +20,24 @@ func TestBetween(t *testing.T) {
 		n := uint64(second)
 		counts := make([]uint64, 25)
 		counts[16], counts[18] = 9*n/5, n/5
-		return watch.Rank{PID: 7, At: second * time.Second, Host: "node3", Place: &hoststat.Host{Throttled: second, InBytes: n, Links: []hoststat.Link{{Name: "eth0", Mbps: 100}}}, Live: monitor.Live{
-			Group: "abc", Info: monitor.Info{Rank: rank, Size: 4, Interface: "eth0"}, Counters: map[string]uint64{"gather_ops": 50 * n},
-			Awaited: []monitor.Awaited{{Rank: 1, Chunks: second, Repaired: n}},
-			Times:   []hierarchy.Times{{Kind: "allgather", Size: "1MiB", Sum: second * time.Second, Squares: float64(second) / 5 * 4, Counts: counts}},
-		}}
+		return watch.Rank{PID: 7, At: second * time.Second, Host: "node3",
+			Place: &hoststat.Host{Throttled: second, InBytes: n, Links: []hoststat.Interface{{Name: "eth0", Mbps: 100}}},
+			Live: monitor.Live{
+				Group: "abc", Info: monitor.Info{Rank: rank, Size: 4, Interface: "eth0"},
+				Counters: map[string]uint64{"gather_ops": 50 * n},
+				Awaited:  []monitor.Awaited{{Rank: 1, Chunks: second, Repaired: n}},
+				Times: []hierarchy.Times{{
+					Kind: "allgather", Size: "1MiB", Sum: second * time.Second, Squares: float64(second) / 5 * 4, Counts: counts,
+				}},
+			}}
 	}
 	other := at(0, 15)
 	other.Group = "def"
 	again := at(2, 15)
 	jobs := Between([]watch.Rank{at(2, 10), at(1, 10)}, []watch.Rank{at(2, 15), again, at(1, 15), at(0, 15), other})
 	require.Len(t, jobs, 1)
-	require.Len(t, jobs[0].Accounts, 2, "of rank 0 nothing is known from before, and of two of one number the first counts")
+	require.Len(t, jobs[0].Accounts, 2,
+		"of rank 0 nothing is known from before, and of two of one number the first counts")
 	a := jobs[0].Accounts[1]
 	require.Equal(t, 2, a.Rank)
 	require.Equal(t, 5*time.Second, a.Span)
@@ -45,7 +51,8 @@ func TestBetween(t *testing.T) {
 	for _, of := range [][2][]hierarchy.Times{
 		{}, {nil, {{Squares: 1}}}, {{{Squares: 1e308}}, {{Counts: []uint64{1}, Squares: 1e308}, {Squares: 1e308}}},
 		{nil, {{Counts: []uint64{1}, Squares: 1e308}, {Squares: 1e308}}}, {{{Counts: []uint64{9}}}, {{Counts: []uint64{1}}}},
-		{nil, {{Counts: []uint64{1}, Sum: -time.Second}}}, {{{Squares: 1e308}, {Squares: 1e308}}, {{Counts: []uint64{1}, Squares: 1e308}, {Squares: 1e308}}},
+		{nil, {{Counts: []uint64{1}, Sum: -time.Second}}},
+		{{{Squares: 1e308}, {Squares: 1e308}}, {{Counts: []uint64{1}, Squares: 1e308}, {Squares: 1e308}}},
 	} {
 		mean, variance := took(of[0], of[1])
 		require.Zero(t, mean, of)
@@ -76,9 +83,16 @@ func TestEvenness(t *testing.T) {
 // TestBetweenPages: if only the second page has a rank, the wait for this rank in between is known if the first page
 // has all ranks, and unknown if it has left out some.
 func TestBetweenPages(t *testing.T) {
-	for others, want := range map[int][]monitor.Awaited{0: {{Rank: 1, Chunks: 2}, {Rank: 2, Chunks: 900}}, 7: {{Rank: 1, Chunks: 2}}} {
-		before := watch.Rank{At: 1, Live: monitor.Live{Awaited: []monitor.Awaited{{Rank: 1, Chunks: 3}}, AwaitedOthers: others}}
-		now := watch.Rank{At: 2, Live: monitor.Live{Awaited: []monitor.Awaited{{Rank: 1, Chunks: 5}, {Rank: 2, Chunks: 900}}, AwaitedOthers: 7}}
+	for others, want := range map[int][]monitor.Awaited{
+		0: {{Rank: 1, Chunks: 2}, {Rank: 2, Chunks: 900}}, 7: {{Rank: 1, Chunks: 2}},
+	} {
+		before := watch.Rank{
+			At: 1, Live: monitor.Live{Awaited: []monitor.Awaited{{Rank: 1, Chunks: 3}}, AwaitedOthers: others},
+		}
+		now := watch.Rank{
+			At:   2,
+			Live: monitor.Live{Awaited: []monitor.Awaited{{Rank: 1, Chunks: 5}, {Rank: 2, Chunks: 900}}, AwaitedOthers: 7},
+		}
 		require.Equal(t, want, Between([]watch.Rank{before}, []watch.Rank{now})[0].Accounts[0].Awaited)
 	}
 }
@@ -157,8 +171,9 @@ func TestPagesOfManyRanks(t *testing.T) {
 			}
 			some, others := s.recent.Most(rank, slices.Clone(s.awaited))
 			found = append(found, watch.Rank{At: at, Live: monitor.Live{
-				Group: "abc", Info: monitor.Info{Rank: rank, Size: ranks}, Counters: map[string]uint64{"gather_busy_ns": uint64(busy)},
-				Awaited: some, AwaitedOthers: others,
+				Group: "abc", Info: monitor.Info{Rank: rank, Size: ranks},
+				Counters: map[string]uint64{"gather_busy_ns": uint64(busy)},
+				Awaited:  some, AwaitedOthers: others,
 			}})
 		}
 		return found

@@ -110,7 +110,8 @@ func (e *Explained) worst() float64 {
 
 func (e *Explained) head() string {
 	first := &e.Accounts[0]
-	head := fmt.Sprintf("group %s: %d of %d ranks for %v, fabric %s", e.Group, len(e.Accounts), e.Size, first.Span.Round(100*time.Millisecond), first.Fabric)
+	head := fmt.Sprintf("group %s: %d of %d ranks for %v, fabric %s", e.Group, len(e.Accounts), e.Size,
+		first.Span.Round(100*time.Millisecond), first.Fabric)
 	if first.Interface != "" {
 		head += " on " + first.Interface
 	}
@@ -123,13 +124,16 @@ func (e *Explained) head() string {
 func (e *Explained) lines() []string {
 	lines := []string{
 		e.head(),
-		fmt.Sprintf("%5s %10s %7s %7s %7s %7s %7s %8s %6s  %s", "rank", "in flight", "queued", "begin", "turn", "bytes", "word", "repairs", "link", "host"),
+		fmt.Sprintf("%5s %10s %7s %7s %7s %7s %7s %8s %6s  %s", "rank", "in flight", "queued", "begin", "turn", "bytes",
+			"word", "repairs", "link", "host"),
 	}
 	for i := range e.Accounts {
 		lines = append(lines, e.Accounts[i].line())
 	}
 	if unseen := e.Size - len(e.Accounts) - len(e.Silent); unseen > 0 {
-		lines = append(lines, fmt.Sprintf("Ranks that were not looked at: %d. Ranks are compared with each other, so look at all (--job, --hosts).", unseen))
+		lines = append(lines,
+			fmt.Sprintf("Ranks that were not looked at: %d. Ranks are compared with each other, so look at all (--job, "+
+				"--hosts).", unseen))
 	}
 	if len(e.Findings) == 0 {
 		return append(lines, "No trouble was found.")
@@ -154,7 +158,8 @@ func (a *Account) line() string {
 	if a.Address != "" {
 		where += " " + a.Address
 	}
-	return fmt.Sprintf("%5d %10s %7s %7s %7s %7s %7s %8s %6s  %s", a.Rank, percent(a.busy()), phase("queued"), phase("peers"), phase("turn"),
+	return fmt.Sprintf("%5d %10s %7s %7s %7s %7s %7s %8s %6s  %s", a.Rank, percent(a.busy()), phase("queued"),
+		phase("peers"), phase("turn"),
 		phase("transfer"), phase("finish"), percent(repaired), used, strings.TrimSpace(where))
 }
 

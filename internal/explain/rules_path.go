@@ -83,32 +83,39 @@ func losses(j *Job) []Finding {
 			Cause: "lossy-link", Limit: Network, Ranks: []int{a.Rank}, Share: worst,
 			What: fmt.Sprintf("the link of rank %d loses packets", a.Rank),
 			Figures: []string{
-				fmt.Sprintf("%s of all repairs in the job concern it: %s of the chunks that it received came by repair, and the others had %.0f of its own repaired",
+				fmt.Sprintf("%s of all repairs in the job concern it: %s of the chunks that it received came by repair, and the "+
+					"others had %.0f of its own repaired",
 					percent(min(1, concerns[a.Rank]/all)), percent(share), concerns[a.Rank]-into[a.Rank]),
 			},
-			Remedy: "on its host: ethtool -S " + a.Interface + ", ip -s link; cable and transceiver; the port's drops and errors at the switch",
+			Remedy: "on its host: ethtool -S " + a.Interface +
+				", ip -s link; cable and transceiver; the port's drops and errors at the switch",
 		}
 		if a.Place.Drops > 0 {
 			f.Figures = append(f.Figures, fmt.Sprintf("%s has dropped %d packets", a.Interface, a.Place.Drops))
 		}
-		if over := float64(a.Place.Overruns); over >= tooManyLost*fewChunks && over >= chunks/20 { // a datagram may be many chunks
+		// a datagram may be many chunks
+		if over := float64(a.Place.Overruns); over >= tooManyLost*fewChunks && over >= chunks/20 {
 			f.Cause, f.Limit = "receiver-overrun", Receiver
-			f.What = fmt.Sprintf("rank %d does not read its sockets fast enough, and the kernel throws arriving packets away", a.Rank)
-			f.Figures = append(f.Figures, fmt.Sprintf("its host had no room in a socket for %.0f datagrams (RcvbufErrors)", over))
-			f.Remedy = "raise net.core.rmem_max there (mcast doctor says to what), lower MCAST_WINDOW, or give the rank more of a CPU"
+			f.What = fmt.Sprintf("rank %d does not read its sockets fast enough, and the kernel throws arriving packets away",
+				a.Rank)
+			f.Figures = append(f.Figures,
+				fmt.Sprintf("its host had no room in a socket for %.0f datagrams (RcvbufErrors)", over))
+			f.Remedy = "raise net.core.rmem_max there (mcast doctor says to what), lower MCAST_WINDOW, or give the rank more " +
+				"of a CPU"
 		}
 		return []Finding{f}
 	}
 	return []Finding{{
 		Cause: "lossy-network", Limit: Network, Share: worst, What: "packets are lost on the way between many ranks",
-		Figures: []string{fmt.Sprintf("%.0f chunks came by repair, %s of the chunks received at the rank that loses most; no rank's link has %s of the losses", all, percent(worst), percent(mostOf))},
-		Remedy:  "look at the drops of the switches' ports, lower MCAST_WINDOW, or raise net.core.rmem_max on all hosts",
+		Figures: []string{fmt.Sprintf("%.0f chunks came by repair, %s of the chunks received at the rank that loses most; "+
+			"no rank's link has %s of the losses", all, percent(worst), percent(mostOf))},
+		Remedy: "look at the drops of the switches' ports, lower MCAST_WINDOW, or raise net.core.rmem_max on all hosts",
 	}}
 }
 
-// usualLink is the bytes a second that the links of half of the ranks carry at most. On a slower link, bytes that the
+// commonLink is the bytes a second that the links of half of the ranks carry at most. On a slower link, bytes that the
 // kernel sends twice and the headers of small messages look like other traffic: the link is slow even without any.
-func usualLink(j *Job) float64 {
+func commonLink(j *Job) float64 {
 	links := make([]int, 0, len(j.Accounts))
 	for i := range j.Accounts {
 		links = append(links, j.Accounts[i].link())
@@ -120,10 +127,13 @@ func usualLink(j *Job) float64 {
 // otherTraffic finds links that carry much that is not of this library.
 func otherTraffic(j *Job) []Finding {
 	f := Finding{
-		Cause: "other-traffic", Limit: Network, What: "other traffic takes the links of this job: checkpoints, data that is loaded, another job, collectives of gloo",
-		Remedy: "find the sender (ss -tinp); write checkpoints at other times, over another network, or in the background (MCAST_CLASS=background for checkpoints over this library)",
+		Cause: "other-traffic", Limit: Network,
+		What: "other traffic takes the links of this job: checkpoints, data that is loaded, another job, collectives of " +
+			"gloo",
+		Remedy: "find the sender (ss -tinp); write checkpoints at other times, over another network, or in the background " +
+			"(MCAST_CLASS=background for checkpoints over this library)",
 	}
-	usual := usualLink(j)
+	usual := commonLink(j)
 	for i := range j.Accounts {
 		a := &j.Accounts[i]
 		if a.Interface == "" {
@@ -156,7 +166,8 @@ func otherTraffic(j *Job) []Finding {
 				f.also = append(f.also, a.Rank)
 			}
 			f.Share = max(f.Share, share)
-			f.Figures = append(f.Figures, fmt.Sprintf("%s of rank %d carried %.0f MB/s %s, and this job moved %.0f of them", a.Interface, a.Rank, way.passed/seconds/1e6, way.name, way.by/seconds/1e6))
+			f.Figures = append(f.Figures, fmt.Sprintf("%s of rank %d carried %.0f MB/s %s, and this job moved %.0f of them",
+				a.Interface, a.Rank, way.passed/seconds/1e6, way.name, way.by/seconds/1e6))
 		}
 	}
 	if f.Share < foreign {
@@ -170,7 +181,9 @@ func otherTraffic(j *Job) []Finding {
 
 // interfaces finds hosts with ranks that use a link although the host has a faster one.
 func interfaces(j *Job) []Finding {
-	f := Finding{Cause: "wrong-interface", Limit: Settings, What: "ranks use a slow interface of their hosts, which have a faster one"}
+	f := Finding{
+		Cause: "wrong-interface", Limit: Settings, What: "ranks use a slow interface of their hosts, which have a faster one",
+	}
 	for i := range j.Accounts {
 		a := &j.Accounts[i]
 		in, out := a.own()
@@ -184,7 +197,8 @@ func interfaces(j *Job) []Finding {
 			}
 			f.Ranks = append(f.Ranks, a.Rank)
 			f.Share = max(f.Share, used)
-			f.Figures = append(f.Figures, fmt.Sprintf("rank %d: %s at %d Mbit/s, in use to %s; %s runs at %d", a.Rank, a.Interface, a.link(), percent(used), l.Name, l.Mbps))
+			f.Figures = append(f.Figures, fmt.Sprintf("rank %d: %s at %d Mbit/s, in use to %s; %s runs at %d", a.Rank,
+				a.Interface, a.link(), percent(used), l.Name, l.Mbps))
 			f.Remedy = fmt.Sprintf("MCAST_IFACE=%s, if it leads to the hosts of all ranks (mcast doctor tries it)", l.Name)
 		}
 	}
@@ -204,9 +218,11 @@ func switches(j *Job) []Finding {
 	}
 	if sum("fallbacks") > 0 {
 		return []Finding{{
-			Cause: "switch-lost", Limit: Switch, What: "the switch was given up, and Reduce-Scatters go on directly, with more bytes on each link", Share: 1,
-			Figures: []string{fmt.Sprintf("%.0f operations went directly, %.0f through it", sum("direct_ops"), sum("switch_ops"))},
-			Remedy:  "info() of a rank says why, and the log of the switch; it is tried again by itself",
+			Cause: "switch-lost", Limit: Switch,
+			What: "the switch was given up, and Reduce-Scatters go on directly, with more bytes on each link", Share: 1,
+			Figures: []string{fmt.Sprintf("%.0f operations went directly, %.0f through it", sum("direct_ops"),
+				sum("switch_ops"))},
+			Remedy: "info() of a rank says why, and the log of the switch; it is tried again by itself",
 		}}
 	}
 	if sum("switch_ops") == 0 {
@@ -226,12 +242,14 @@ func switches(j *Job) []Finding {
 		return nil
 	}
 	return []Finding{{
-		Cause: "switch-overloaded", Limit: Switch, Share: max(waits, resent), What: "Reduce-Scatters wait for the switch: it sums more slowly than ranks send",
+		Cause: "switch-overloaded", Limit: Switch, Share: max(waits, resent),
+		What: "Reduce-Scatters wait for the switch: it sums more slowly than ranks send",
 		Figures: []string{
 			fmt.Sprintf("at most ranks they wait for its word for %s of the time, all having been sent", percent(waits)),
 			fmt.Sprintf("%s of the contributions were sent again", percent(resent)),
 		},
-		Remedy: "look at the CPU of its host and its metrics (mcast switch --http); more workers there, another switch for other jobs, or none: without MCAST_SWITCH ranks sum themselves",
+		Remedy: "look at the CPU of its host and its metrics (mcast switch --http); more workers there, another switch for " +
+			"other jobs, or none: without MCAST_SWITCH ranks sum themselves",
 	}}
 }
 
@@ -240,8 +258,10 @@ func unicast(j *Job) []Finding {
 	for i := range j.Accounts {
 		if a := &j.Accounts[i]; a.Allgather == "unicast" && a.count("gather_ops") > 0 {
 			return []Finding{{
-				Cause: "no-multicast", Limit: Network, What: "Allgathers go from rank to rank, since multicast does not reach all of them: each link carries more than it would", Share: 0.5,
-				Figures: []string{a.Reason}, Remedy: "mcast doctor --hosts says between which hosts it does not pass, and docs/how-to/networks.md how to get it there",
+				Cause: "no-multicast", Limit: Network, What: "Allgathers go from rank to rank, since multicast does not reach " +
+					"all of them: each link carries more than it would", Share: 0.5,
+				Figures: []string{a.Reason}, Remedy: "mcast doctor --hosts says between which hosts it does not pass, and " +
+					"docs/how-to/networks.md how to get it there",
 			}}
 		}
 	}
@@ -262,8 +282,11 @@ func small(j *Job) []Finding {
 		return nil
 	}
 	return []Finding{{
-		Cause: "small-messages", Limit: Settings, Share: busy, What: "the job spends its time on many small collectives: each costs a delay and moves few bytes",
-		Figures: []string{fmt.Sprintf("%.0f Allgathers and Broadcasts a second, of %.1f KiB a rank in the mean; collectives are in flight for %s of the time", rate, size/1024, percent(busy))},
-		Remedy:  "gather more at a time: fully_shard on larger modules (a block, not its layers), or several tensors in one call",
+		Cause: "small-messages", Limit: Settings, Share: busy,
+		What: "the job spends its time on many small collectives: each costs a delay and moves few bytes",
+		Figures: []string{fmt.Sprintf("%.0f Allgathers and Broadcasts a second, of %.1f KiB a rank in the mean; "+
+			"collectives are in flight for %s of the time", rate, size/1024, percent(busy))},
+		Remedy: "gather more at a time: fully_shard on larger modules (a block, not its layers), or several tensors in one " +
+			"call",
 	}}
 }

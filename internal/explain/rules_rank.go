@@ -36,25 +36,31 @@ func late(j *Job, s *sums) (found []Finding) {
 		}
 		f := Finding{
 			Cause: "slow-rank", Limit: Application, Ranks: []int{a.Rank}, Share: others - busy[i],
-			What: fmt.Sprintf("rank %d comes late to its collectives, and all others wait for it: it computes longer than they do", a.Rank),
+			What: fmt.Sprintf("rank %d comes late to its collectives, and all others wait for it: it computes longer than "+
+				"they do", a.Rank),
 			Figures: []string{
-				fmt.Sprintf("it has collectives in flight for %s of the time, the others for %s", percent(busy[i]), percent(others)),
+				fmt.Sprintf("it has collectives in flight for %s of the time, the others for %s", percent(busy[i]),
+					percent(others)),
 				waits(mine, odd),
 			},
-			Remedy: "look at its work between collectives: a hot or throttled GPU (nvidia-smi -q -d PERFORMANCE), a longer batch, work that the others do not have",
+			Remedy: "look at its work between collectives: a hot or throttled GPU (nvidia-smi -q -d PERFORMANCE), a longer " +
+				"batch, work that the others do not have",
 		}
 		delayed := j.each(func(a *Account) float64 { return a.share(a.Place.Delayed) })
 		switch spread := median(without(j.each(a.evenness), i)); {
 		case spread < fewOps:
 			f.Cause = "late-now-and-then"
-			f.What = fmt.Sprintf("rank %d comes very late to a few of its collectives, and in time to the others: it has nothing to compute on, or something else to do", a.Rank)
+			f.What = fmt.Sprintf("rank %d comes very late to a few of its collectives, and in time to the others: it has "+
+				"nothing to compute on, or something else to do", a.Rank)
 			f.Figures = append(f.Figures, fmt.Sprintf("the others wait for it in %s of their operations", percent(spread)))
-			f.Remedy = "look at its data loader (num_workers, prefetch_factor, the disk or the object store), at checkpoints and evaluation that it alone does, at garbage collection"
+			f.Remedy = "look at its data loader (num_workers, prefetch_factor, the disk or the object store), at checkpoints " +
+				"and evaluation that it alone does, at garbage collection"
 		case delayed[i] > 0.5 && delayed[i] > 3*median(without(delayed, i)):
 			f.Cause, f.Limit = "cpu-busy", Host
 			f.What = fmt.Sprintf("rank %d comes late since others use the CPUs of its host", a.Rank)
 			f.Figures = append(f.Figures, fmt.Sprintf("its threads stood ready to run for %.1f s of a second", delayed[i]))
-			f.Remedy = "look for other processes there (top), fewer workers of the data loader, or give the rank cores of its own"
+			f.Remedy = "look for other processes there (top), fewer workers of the data loader, or give the rank cores of its " +
+				"own"
 		}
 		found = append(found, f)
 	}
@@ -102,14 +108,16 @@ func slow(j *Job, s *sums) (found []Finding) {
 		}
 		f := Finding{
 			Cause: "slow-link", Limit: Network, Ranks: []int{a.Rank}, Share: odd,
-			What: fmt.Sprintf("data to or from rank %d are slow, though the rank comes to its collectives in time: its link, or a port on the way", a.Rank),
+			What: fmt.Sprintf("data to or from rank %d are slow, though the rank comes to its collectives in time: its link, "+
+				"or a port on the way", a.Rank),
 			Figures: []string{
 				waits(mine, odd),
 				fmt.Sprintf("of that for its data %.2f s, until it has theirs %.2f s",
 					sum(func(b *Account) time.Duration { w := b.of(a.Rank); return w.Chunks + w.Input }),
 					sum(func(b *Account) time.Duration { w := b.of(a.Rank); return w.Credit + w.Handshake })),
 			},
-			Remedy: "on its host: mcast doctor, ethtool " + a.Interface + " (speed, errors), cable and transceiver; at the switch the port's speed and errors",
+			Remedy: "on its host: mcast doctor, ethtool " + a.Interface +
+				" (speed, errors), cable and transceiver; at the switch the port's speed and errors",
 		}
 		if slower {
 			f.Share = max(f.Share, mine)
@@ -140,7 +148,8 @@ func unseen(j *Job, s *sums) []Finding {
 		Cause: "awaited-rank", Limit: Sender, Ranks: []int{rank}, Share: odd,
 		What:    fmt.Sprintf("rank %d is waited for, on a host that was not looked at", rank),
 		Figures: []string{waits(mine, odd)},
-		Remedy:  "run mcast explain with --hosts, or on its host as well: only with its own account can be said whether it is late or its link slow",
+		Remedy: "run mcast explain with --hosts, or on its host as well: only with its own account can be said whether it " +
+			"is late or its link slow",
 	}}
 }
 
@@ -151,7 +160,8 @@ func quotas(j *Job) (found []Finding) {
 		if share := a.share(a.Place.Throttled); share >= throttleBy {
 			found = append(found, Finding{
 				Cause: "cpu-quota", Limit: Host, Ranks: []int{a.Rank}, Share: min(share, 1),
-				What:    fmt.Sprintf("rank %d runs into the CPU quota of its control group, and stands still until the next period", a.Rank),
+				What: fmt.Sprintf("rank %d runs into the CPU quota of its control group, and stands still until the next period",
+					a.Rank),
 				Figures: []string{fmt.Sprintf("its threads were throttled for %.2f s of a second (cpu.stat)", share)},
 				Remedy:  "raise the quota (cpu.max; limits.cpu of the pod, or none: requests.cpu suffices), or use fewer threads",
 			})

@@ -87,8 +87,10 @@ func ended(j *Job) (found []Finding) {
 	for i := range j.Accounts {
 		if a := &j.Accounts[i]; a.Failed != "" {
 			return []Finding{{
-				Cause: "failed", Limit: Application, Ranks: []int{a.Rank}, What: "the group has failed: all its operations end with an error",
-				Figures: []string{a.Failed}, Remedy: "the error names the rank that reported it; docs/reference/messages.md explains it", Share: 1,
+				Cause: "failed", Limit: Application, Ranks: []int{a.Rank},
+				What:    "the group has failed: all its operations end with an error",
+				Figures: []string{a.Failed},
+				Remedy:  "the error names the rank that reported it; docs/reference/messages.md explains it", Share: 1,
 			}}
 		}
 	}
@@ -102,9 +104,11 @@ func silent(j *Job) []Finding {
 	}
 	return []Finding{{
 		Cause: "no-answer", Limit: Application, Ranks: j.Silent, Share: 1,
-		What:    fmt.Sprintf("%s not answered the others: stopped, dead, cut off, or without a core for long", plural(j.Silent, "has", "have")),
+		What: fmt.Sprintf("%s not answered the others: stopped, dead, cut off, or without a core for long",
+			plural(j.Silent, "has", "have")),
 		Figures: []string{fmt.Sprintf("%d of %d ranks answered within %v", len(j.Accounts), j.Size, monitor.AnswerWithin)},
-		Remedy:  "look at its process on its host (ps shows T for one that is stopped) and at its log; mcast doctor looks at the path",
+		Remedy: "look at its process on its host (ps shows T for one that is stopped) and at its log; mcast doctor looks " +
+			"at the path",
 	}}
 }
 
@@ -154,7 +158,8 @@ func stalled(j *Job) []Finding {
 		f.Limit, f.Remedy = Network, "they wait for each other: mcast doctor on their hosts looks at the paths between them"
 		if dead := j.deadLinks(); dead != nil {
 			f.Ranks = dead
-			f.Figures = append(f.Figures, "nothing at all goes out of the interface of "+strings.TrimSpace(plural(dead, "", ""))+", or comes in by it")
+			f.Figures = append(f.Figures,
+				"nothing at all goes out of the interface of "+strings.TrimSpace(plural(dead, "", ""))+", or comes in by it")
 		}
 	}
 	return []Finding{f}
@@ -165,7 +170,8 @@ func stalled(j *Job) []Finding {
 func (j *Job) deadLinks() (ranks []int) {
 	for i := range j.Accounts {
 		a := &j.Accounts[i]
-		counted := a.Fabric == "udp" && slices.ContainsFunc(a.Place.Links, func(l hoststat.Link) bool { return l.Name == a.Interface })
+		counted := a.Fabric == "udp" &&
+			slices.ContainsFunc(a.Place.Links, func(l hoststat.Interface) bool { return l.Name == a.Interface })
 		if p := &a.Place; counted && (p.InBytes == 0 || p.OutBytes == 0) {
 			ranks = append(ranks, a.Rank)
 		}

@@ -52,8 +52,10 @@ func said(found []Finding) (all []string) {
 var planted = map[string][]string{
 	"healthy": nil, "healthy, busy links": nil, "healthy, through a switch": nil,
 	"healthy, back to back": nil, "slow link, back to back": {"slow-link[2]"},
-	"slow rank": {"slow-rank[2]"}, "late data loader": {"late-now-and-then[2]"}, "slow link": {"slow-link[2]"}, "lossy link": {"lossy-link[2]"},
-	"small messages": {"small-messages[]"}, "switch overloaded": {"switch-overloaded[]"}, "wrong interface": {"wrong-interface[2]"},
+	"slow rank": {"slow-rank[2]"}, "late data loader": {"late-now-and-then[2]"}, "slow link": {"slow-link[2]"},
+	"lossy link":     {"lossy-link[2]"},
+	"small messages": {"small-messages[]"}, "switch overloaded": {"switch-overloaded[]"},
+	"wrong interface":   {"wrong-interface[2]"},
 	"slow link, resent": {"slow-link[0]"}, "slow link, sent twice": {"slow-link[2]"}, // 30 Mbit/s; we count 9/10
 	"CPU quota": {"cpu-quota[2]"}, "checkpoint traffic": {"other-traffic[2 3]"},
 }
@@ -175,9 +177,11 @@ func TestWhoIsNotSeenIsNamed(t *testing.T) {
 func TestWhoDoesNotAnswer(t *testing.T) {
 	j := recorded(t)["healthy"]
 	j.Group, j.Accounts = "abc", slices.Delete(j.Accounts, 2, 3)
-	r := Of([]Job{*j}, []error{&watch.SilentError{Group: "abc", Rank: 2}, &watch.SilentError{Group: "gone", Rank: 1}, errors.New("a host is down")})
+	r := Of([]Job{*j}, []error{&watch.SilentError{Group: "abc", Rank: 2}, &watch.SilentError{Group: "gone", Rank: 1},
+		errors.New("a host is down")})
 	require.Equal(t, []string{"no-answer[2]"}, said(r.Jobs[0].Findings))
-	require.Equal(t, "rank 2 has not answered the others: stopped, dead, cut off, or without a core for long", r.Jobs[0].Findings[0].What)
+	require.Equal(t, "rank 2 has not answered the others: stopped, dead, cut off, or without a core for long",
+		r.Jobs[0].Findings[0].What)
 	require.Equal(t, []string{"rank 1 of group gone has not answered the others within 1s", "a host is down"}, r.Missing)
 	require.NotContains(t, strings.Join(r.Lines(), "\n"), "not looked at")
 
@@ -192,7 +196,8 @@ func TestFullLinks(t *testing.T) {
 		j := recorded(t)[name]
 		for i := range j.Accounts {
 			if a := &j.Accounts[i]; a.Rank != 2 {
-				a.Awaited = append(slices.DeleteFunc(a.Awaited, func(w monitor.Awaited) bool { return w.Rank == 2 }), monitor.Awaited{Rank: 2, Chunks: a.Span / 2})
+				a.Awaited = append(slices.DeleteFunc(a.Awaited, func(w monitor.Awaited) bool { return w.Rank == 2 }),
+					monitor.Awaited{Rank: 2, Chunks: a.Span / 2})
 			}
 		}
 		require.Equal(t, want, said(Verdict(j)), name)
@@ -222,15 +227,19 @@ func TestStalledAtADeadLink(t *testing.T) {
 	require.Equal(t, []string{"stalled[2]"}, said(found))
 	require.Contains(t, found[0].Figures, "nothing at all goes out of the interface of rank 2, or comes in by it")
 	for _, change := range []func(a *Account){
-		func(a *Account) { a.Fabric = "verbs" }, func(a *Account) { a.Interface = "another" }, func(a *Account) { a.Place.InBytes = 0 },
+		func(a *Account) { a.Fabric = "verbs" }, func(a *Account) { a.Interface = "another" },
+		func(a *Account) { a.Place.InBytes = 0 },
 	} {
 		for i := range j.Accounts {
 			change(&j.Accounts[i])
 		}
-		require.Equal(t, []string{"stalled[]"}, said(Verdict(j)), "nobody knows what the interface passes, or it has nothing to do with it")
+		require.Equal(t, []string{"stalled[]"}, said(Verdict(j)),
+			"nobody knows what the interface passes, or it has nothing to do with it")
 		j = recorded(t)["healthy"]
 		for i := range j.Accounts {
-			j.Accounts[i].Waiting = []monitor.Waiting{{Operation: "barrier 3", Ranks: []int{(i + 1) % j.Size}, For: 12 * time.Second}}
+			j.Accounts[i].Waiting = []monitor.Waiting{{
+				Operation: "barrier 3", Ranks: []int{(i + 1) % j.Size}, For: 12 * time.Second,
+			}}
 		}
 		j.Accounts[2].Place.OutBytes = 0
 	}
@@ -331,7 +340,8 @@ func TestSettingsExist(t *testing.T) {
 	named := 0
 	for trouble, j := range recorded(t) {
 		for _, f := range Verdict(j) {
-			for _, name := range regexp.MustCompile(`MCAST_[A-Z_]+`).FindAllString(f.Remedy+f.What+strings.Join(f.Figures, " "), -1) {
+			for _, name := range regexp.MustCompile(`MCAST_[A-Z_]+`).FindAllString(f.Remedy+f.What+strings.Join(f.Figures, " "),
+				-1) {
 				require.Contains(t, known, name, trouble)
 				named++
 			}

@@ -57,7 +57,9 @@ func (j *Job) waitedFor() *sums {
 }
 
 // follow takes a rank's wait for another one, if that may itself have waited for others.
-func (s *sums) follow(a *Account, other int, d *time.Duration, ring []int, concerned func(ring []int, rank, other int) []int) {
+func (s *sums) follow(
+	a *Account, other int, d *time.Duration, ring []int, concerned func(ring []int, rank, other int) []int,
+) {
 	if *d <= 0 {
 		return
 	}
@@ -173,5 +175,6 @@ func (s *sums) odd(rank int) (by, mine float64) {
 
 // waits writes the figures of odd for people.
 func waits(mine, odd float64) string {
-	return fmt.Sprintf("in each second operations of the others wait for it for %.2f s, beside each other, and for any other rank for %.2f s at most", mine, mine-odd)
+	return fmt.Sprintf("in each second operations of the others wait for it for %.2f s, beside each other, and for any "+
+		"other rank for %.2f s at most", mine, mine-odd)
 }

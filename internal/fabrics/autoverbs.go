@@ -32,7 +32,9 @@ func (p *Opener) openIfAllHave(ctx context.Context, by hostnet.DeviceDatagrams) 
 
 // probeDevices returns what the paths carry through RDMA devices. If a rank has no device that works, all ranks get the
 // same text with its reason instead; err is this rank's reason, or nil.
-func (p *Opener) probeDevices(ctx context.Context, o *udp.Options, prober hostnet.Prober, err error) (*probed, string, error) {
+func (p *Opener) probeDevices(
+	ctx context.Context, o *udp.Options, prober hostnet.Prober, err error,
+) (*probed, string, error) {
 	mine := ""
 	if err != nil {
 		mine = err.Error()

@@ -120,7 +120,8 @@ func (p *Opener) Open(ctx context.Context) (*Opened, error) {
 	for r := range all {
 		window = min(window, all[r].Window)
 		if all[r].Chunk != mine.Chunk {
-			err = fmt.Errorf("rank %d has chunks of %d bytes, rank %d of %d; set MCAST_CHUNK", r, all[r].Chunk, p.Plan.Rank, mine.Chunk)
+			err = fmt.Errorf("rank %d has chunks of %d bytes, rank %d of %d; set MCAST_CHUNK", r, all[r].Chunk, p.Plan.Rank,
+				mine.Chunk)
 		}
 	}
 	switch {

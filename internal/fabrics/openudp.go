@@ -19,7 +19,8 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/udp"
 )
 
-// openUDP has chunks travel as UDP datagrams, or through RDMA devices where auto may take those and they reach all ranks.
+// openUDP has chunks travel as UDP datagrams, or through RDMA devices where auto may take those and they reach all
+// ranks.
 func (p *Opener) openUDP(ctx context.Context) (*Opened, error) {
 	if n, has := p.Listener.Network.(hostnet.RDMA); has && p.Plan.Devices {
 		if c, err := p.openIfAllHave(ctx, n.Verbs()); c != nil || err != nil {
@@ -68,7 +69,8 @@ func (p *Opener) prepare(ctx context.Context, by hostnet.Datagrams) (udp.Options
 	if err != nil {
 		return o, nil, err
 	}
-	prober, err := hostnet.WhenThere(ctx, p.Listener.Log, "probes of paths", func() (hostnet.Prober, error) { return by.Probe(&o) })
+	prober, err := hostnet.WhenThere(ctx, p.Listener.Log, "probes of paths",
+		func() (hostnet.Prober, error) { return by.Probe(&o) })
 	if err != nil {
 		return o, nil, err
 	}
@@ -115,7 +117,8 @@ func (p *Opener) openProbed(ctx context.Context, by hostnet.Datagrams, o *udp.Op
 		gather = fault.Lossy(gather, p.Plan.Settings.Loss, p.Plan.Settings.LossSeed+uint64(p.Plan.Rank))
 	}
 	openStreamsOn := p.Listener.Network.Streams
-	if on, ok := by.(hostnet.Streamer); ok && !o.Seals.Keyed() { // else connections are sealed, and memory is not written from afar
+	// else connections are sealed, and memory is not written from afar
+	if on, ok := by.(hostnet.Streamer); ok && !o.Seals.Keyed() {
 		openStreamsOn = func(s *tcp.Options, conns map[int]net.Conn) (fabric.Streams, error) {
 			return on.StreamsOn(o, s, conns)
 		}
@@ -195,7 +198,8 @@ func (p *Opener) fitToPaths(o *udp.Options, paths *probed) (found []Warning, err
 		case paths.packet < leastPacket:
 			return nil, paths.fault(text)
 		case o.Chunk > 0:
-			return nil, paths.fault(fmt.Sprintf("MCAST_CHUNK=%d is too large: %s; or set MCAST_CHUNK to %d at most", o.Chunk, text, chunk))
+			return nil, paths.fault(fmt.Sprintf("MCAST_CHUNK=%d is too large: %s; or set MCAST_CHUNK to %d at most", o.Chunk,
+				text, chunk))
 		}
 		found = append(found, Warning{"narrow path", fmt.Sprintf("%s; until then chunks have %d bytes", text, chunk)})
 	}
@@ -215,12 +219,17 @@ func (p *Opener) fitToPaths(o *udp.Options, paths *probed) (found []Warning, err
 // openStreams connects this rank to the others of its column for Reduce-Scatter, and opens streams over the
 // connections. It waits for ranks that have not connected yet until ctx, the life of the group, ends: the mesh finds
 // the dead ones.
-func (p *Opener) openStreams(ctx context.Context, open func(*tcp.Options, map[int]net.Conn) (fabric.Streams, error)) (fabric.Streams, error) {
+func (p *Opener) openStreams(
+	ctx context.Context, open func(*tcp.Options, map[int]net.Conn) (fabric.Streams, error),
+) (fabric.Streams, error) {
 	conns, err := p.Listener.Connect(ctx, p.Plan, wire.PurposeStream, p.Plan.Others())
 	if err != nil {
 		return nil, err
 	}
-	o := &tcp.Options{Rank: p.Plan.Column.Own, Size: p.Plan.Column.Size(), Stall: mesh.StallFor(p.Plan.Settings.Timeout), DSCP: p.Plan.Settings.Mark()}
+	o := &tcp.Options{
+		Rank: p.Plan.Column.Own, Size: p.Plan.Column.Size(), Stall: mesh.StallFor(p.Plan.Settings.Timeout),
+		DSCP: p.Plan.Settings.Mark(),
+	}
 	s, err := hostnet.WhenThere(ctx, p.Listener.Log, "reductions", func() (fabric.Streams, error) {
 		s, err := open(o, team.ByPlace(&p.Plan.Column, conns))
 		return s, InRanks(&p.Plan.Column, err)

@@ -11,7 +11,9 @@ import (
 func (p *Opener) openVerbs(ctx context.Context) (*Opened, error) {
 	n, has := p.Listener.Network.(hostnet.RDMA)
 	if !has {
-		return nil, team.Argument("MCAST_FABRIC=verbs, but there are no RDMA devices in this network, or this program was built without cgo")
+		return nil,
+			team.Argument("MCAST_FABRIC=verbs, but there are no RDMA devices in this network, or this program was built " +
+				"without cgo")
 	}
 	return p.openDatagrams(ctx, n.Verbs())
 }

@@ -33,10 +33,13 @@ func Stalled(a *team.Plan, iface string, rank int, e *sys.StallError) *mesh.Faul
 	text := fmt.Sprintf("data from rank %d do not reach rank %d, though it answers: %v; ", a.Rank, rank, e)
 	switch packet := e.Segment + tcpHeaders(a) + timestamps; {
 	case e.RDMA:
-		text += "a firewall drops RoCE (UDP port 4791), or the path's MTU is smaller than the devices' (ibv_devinfo: active_mtu)"
+		text += "a firewall drops RoCE (UDP port 4791), or the path's MTU is smaller than the devices' (ibv_devinfo: " +
+			"active_mtu)"
 	case packet > plainMTU:
-		text += fmt.Sprintf("the path probably does not carry the %d bytes that %s's MTU allows: mend the MTU of the switch port or tunnel, "+
-			"lower the hosts' (ip link set %s mtu %d), or let TCP find it out (sysctl net.ipv4.tcp_mtu_probing=1)", packet, iface, iface, plainMTU)
+		text += fmt.Sprintf("the path probably does not carry the %d bytes that %s's MTU allows: mend the MTU of the "+
+			"switch port or tunnel, "+
+			"lower the hosts' (ip link set %s mtu %d), or let TCP find it out (sysctl net.ipv4.tcp_mtu_probing=1)", packet,
+			iface, iface, plainMTU)
 	default:
 		text += "a firewall, or one link of a bundle, drops this connection, or the path's MTU is smaller than the hosts'"
 	}

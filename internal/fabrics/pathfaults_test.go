@@ -18,7 +18,8 @@ import (
 // TestPathFaults: faults of a path name its two ranks.
 func TestPathFaults(t *testing.T) {
 	a := &team.Plan{Rank: 3, Addrs: []netip.AddrPort{netip.MustParseAddrPort("10.0.0.1:1")}}
-	late := fmt.Errorf("cannot be reached at 10.0.0.1:1: %w", &owntime.TimeoutError{Setting: "MCAST_TIMEOUT", After: time.Second})
+	late := fmt.Errorf("cannot be reached at 10.0.0.1:1: %w",
+		&owntime.TimeoutError{Setting: "MCAST_TIMEOUT", After: time.Second})
 	for _, f := range []*mesh.Fault{
 		CannotConnect(a, &bootstrap.AbsentError{Rank: 12, Err: late}),
 		Stalled(a, "eth0", 12, &sys.StallError{For: time.Second}),

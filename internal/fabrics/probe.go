@@ -77,7 +77,9 @@ type pathProbe struct {
 
 // probePaths probes with packets of up to the given size, or less if another rank wants less. All
 // ranks take part, also one that cannot and says why by err; all come to the same conclusion.
-func probePaths(ctx context.Context, m *mesh.Mesh, a *team.Plan, prober hostnet.Prober, packet int, err error) (*probed, error) {
+func probePaths(
+	ctx context.Context, m *mesh.Mesh, a *team.Plan, prober hostnet.Prober, packet int, err error,
+) (*probed, error) {
 	b := &pathProbe{
 		Prober: prober, mesh: m, rank: a.Rank, size: a.Size,
 		neighbours: a.Neighbours(), to: map[int]netip.AddrPort{},
@@ -178,12 +180,13 @@ type portUser interface {
 	Taken(port uint16) bool
 }
 
-// redraws reports whether another port of the multicast group is drawn: a rank cannot have this one, and nobody has asked for
-// it. Where none of several can be had, ranks relay.
+// redraws reports whether another port of the multicast group is drawn: a rank cannot have this one, and nobody has
+// asked for it. Where none of several can be had, ranks relay.
 func redraws(a *team.Plan, all []probeRecord) bool {
 	fails := func(r probeRecord) bool { return r.Fatal != "" }
 	taken := func(r probeRecord) bool { return r.Taken }
-	return a.Settings.Port == 0 && a.Redrawn < team.MostRedrawn && slices.ContainsFunc(all, taken) && !slices.ContainsFunc(all, fails)
+	return a.Settings.Port == 0 && a.Redrawn < team.MostRedrawn && slices.ContainsFunc(all, taken) &&
+		!slices.ContainsFunc(all, fails)
 }
 
 // misses says that a rank has not heard all of another one.

@@ -62,7 +62,8 @@ func (c *probed) passes(from, to, largest int) {
 
 // narrow says in words that the path is narrower than the interface's MTU.
 func (c *probed) narrow(iface string, mtu int) string {
-	return fmt.Sprintf("packets of %d bytes from rank %d do not reach rank %d, packets of %d do: the path's MTU is smaller than %s's %d; "+
+	return fmt.Sprintf("packets of %d bytes from rank %d do not reach rank %d, packets of %d do: the path's MTU is "+
+		"smaller than %s's %d; "+
 		"mend the MTU of the switch port or tunnel, or lower the hosts' (ip link set %s mtu %d)",
 		c.full, c.from, c.to, c.packet, iface, mtu, iface, c.packet)
 }
@@ -72,7 +73,8 @@ func (c *probed) warnings() []Warning {
 	if len(c.unheardPairs) == 0 {
 		return nil
 	}
-	return []Warning{{NoMulticast, c.unheard() + ": Allgather and Broadcast go from rank to rank over TCP, as fast as a ring; " + c.remedy()}}
+	return []Warning{{NoMulticast,
+		c.unheard() + ": Allgather and Broadcast go from rank to rank over TCP, as fast as a ring; " + c.remedy()}}
 }
 
 // fault returns the fault of a path that carries too little, with a text about it.
@@ -91,5 +93,6 @@ func (c *probed) remedy() string {
 	if c.seen != "" {
 		return c.seen
 	}
-	return c.snooping + ", firewalls must let UDP to the group pass, and most clouds and container networks have no multicast at all"
+	return c.snooping +
+		", firewalls must let UDP to the group pass, and most clouds and container networks have no multicast at all"
 }

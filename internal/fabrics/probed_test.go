@@ -33,12 +33,16 @@ func TestConclude(t *testing.T) {
 		},
 		"no datagrams at all say nothing about size": {
 			[]probeRecord{{Multicast: [][2]int{{1, 0}}, Unicast: [][2]int{{1, 0}}}, {Error: "operation not permitted"}},
-			probed{full: full, packet: full, unheardPairs: [][2]int{{1, 0}}, cannotSend: []string{"rank 1: operation not permitted"}},
+			probed{
+				full: full, packet: full, unheardPairs: [][2]int{{1, 0}}, cannotSend: []string{"rank 1: operation not permitted"},
+			},
 			"as fast as a ring; rank 1: operation not permitted",
 		},
 		"small multicast says nothing about size": {
 			[]probeRecord{{Multicast: [][2]int{{1, 128}}}, {Error: "operation not permitted"}},
-			probed{full: full, packet: full, unheardPairs: [][2]int{{1, 0}}, cannotSend: []string{"rank 1: operation not permitted"}},
+			probed{
+				full: full, packet: full, unheardPairs: [][2]int{{1, 0}}, cannotSend: []string{"rank 1: operation not permitted"},
+			},
 			"as fast as a ring; rank 1: operation not permitted",
 		},
 		"small unicast does": {
@@ -65,7 +69,8 @@ func TestConclude(t *testing.T) {
 func testHosts(letters string) (ranks []team.Host) {
 	for _, l := range letters {
 		name := string(l)
-		ranks = append(ranks, team.Host{ID: "boot-" + name + "/1/", Name: name, Addr: netip.AddrFrom4([4]byte{10, 0, 0, byte(l-'a') + 1})})
+		ranks = append(ranks,
+			team.Host{ID: "boot-" + name + "/1/", Name: name, Addr: netip.AddrFrom4([4]byte{10, 0, 0, byte(l-'a') + 1})})
 	}
 	return ranks
 }
@@ -102,8 +107,10 @@ func TestUnheard(t *testing.T) {
 			append(between([]int{0, 1, 2}, []int{3}), [2]int{0, 1}),
 		},
 		{
-			"aaaaaabc", "from rank 0 on a (10.0.0.1) to rank 1 on a (10.0.0.1), from rank 1 on a (10.0.0.1) to rank 2 on a (10.0.0.1), " +
-				"from rank 2 on a (10.0.0.1) to rank 3 on a (10.0.0.1), from rank 3 on a (10.0.0.1) to rank 4 on a (10.0.0.1), from 1 more",
+			"aaaaaabc",
+			"from rank 0 on a (10.0.0.1) to rank 1 on a (10.0.0.1), from rank 1 on a (10.0.0.1) to rank 2 on a (10.0.0.1), " +
+				"from rank 2 on a (10.0.0.1) to rank 3 on a (10.0.0.1), from rank 3 on a (10.0.0.1) to rank 4 on a (10.0.0.1), " +
+				"from 1 more",
 			[][2]int{{0, 1}, {1, 2}, {2, 3}, {3, 4}, {4, 5}},
 		},
 	} {

@@ -20,7 +20,8 @@ func addRails(a *team.Plan, n hostnet.Network, o *udp.Options) error {
 		for r, rails := range a.Rails {
 			i := slices.IndexFunc(rails[number], func(at netip.Addr) bool { return at.Is4() == is4 })
 			if i < 0 {
-				return fmt.Errorf("interface %d of MCAST_IFACE at rank %d, host %v, has the addresses %v, none of the kind of %v: give it one, or name another interface",
+				return fmt.Errorf("interface %d of MCAST_IFACE at rank %d, host %v, has the addresses %v, none of the kind of "+
+					"%v: give it one, or name another interface",
 					number+2, r, a.Hosts[r], rails[number], a.Addrs[r].Addr())
 			}
 			sources[r] = rails[number][i]

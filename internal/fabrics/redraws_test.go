@@ -9,8 +9,8 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/team"
 )
 
-// TestRedraws: a port that another program has is drawn anew on all ranks alike, unless somebody has asked for it or something
-// else is in the way.
+// TestRedraws: a port that another program has is drawn anew on all ranks alike, unless somebody has asked for it or
+// something else is in the way.
 func TestRedraws(t *testing.T) {
 	taken := probeRecord{Taken: true}
 	for name, c := range map[string]struct {

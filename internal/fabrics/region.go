@@ -82,8 +82,8 @@ func (p *Opener) agreeOnRegion(ctx context.Context, address string, err error) (
 	return all, nil
 }
 
-// settleRegion opens the region of all ranks of one host, or of this rank's node; nil: there is to be none. Where auto has
-// taken shared memory, and a rank cannot have it, the plan goes on without it on all ranks alike.
+// settleRegion opens the region of all ranks of one host, or of this rank's node; nil: there is to be none. Where auto
+// has taken shared memory, and a rank cannot have it, the plan goes on without it on all ranks alike.
 func (p *Opener) settleRegion(ctx context.Context) (hostnet.Region, []Warning, error) {
 	members := p.Plan.Node.Ranks
 	switch {
@@ -98,7 +98,10 @@ func (p *Opener) settleRegion(ctx context.Context) (hostnet.Region, []Warning, e
 		return r, nil, err
 	}
 	if p.Plan.Settings.Fabric == "shm" {
-		return nil, nil, &mesh.Fault{Kind: mesh.Aborted, Rank: none.rank, Text: "it cannot join: MCAST_FABRIC=shm, and it has no shared memory (auto and udp do without): " + none.text}
+		return nil, nil, &mesh.Fault{
+			Kind: mesh.Aborted, Rank: none.rank,
+			Text: "it cannot join: MCAST_FABRIC=shm, and it has no shared memory (auto and udp do without): " + none.text,
+		}
 	}
 	what := "ranks of one host talk over loopback"
 	if p.Plan.TwoLevel() {
@@ -108,7 +111,8 @@ func (p *Opener) settleRegion(ctx context.Context) (hostnet.Region, []Warning, e
 		p.Plan = p.Plan.Over("udp", fmt.Sprintf("ranks share no memory: %v", none))
 	}
 	return nil, []Warning{{"no shared memory", fmt.Sprintf(
-		"%s, which is slower: shared memory cannot be had at %v; mend that, or set MCAST_FABRIC=udp to have no warning", what, none)}}, nil
+		"%s, which is slower: shared memory cannot be had at %v; mend that, or set MCAST_FABRIC=udp to have no warning", what,
+		none)}}, nil
 }
 
 // layoutOf returns the layout of a region for so many ranks.

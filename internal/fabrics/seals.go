@@ -41,7 +41,9 @@ func (s *seals) fill(a *team.Plan, o *udp.Options, id *identity.Identity) error 
 // newSealer makes a sealer with a key that some ranks share; first is the lowest of them, and number is this rank's.
 // The key is derived from random parts of every rank of the group, so that recorded datagrams of another group are not
 // accepted, and no key is used twice.
-func newSealer(a *team.Plan, kind seal.Kind, id *identity.Identity, purpose string, first, number int) (*seal.Sealer, error) {
+func newSealer(
+	a *team.Plan, kind seal.Kind, id *identity.Identity, purpose string, first, number int,
+) (*seal.Sealer, error) {
 	salt := binary.BigEndian.AppendUint64(nil, a.Job)
 	salt = binary.BigEndian.AppendUint32(salt, uint32(first))
 	for _, key := range a.Keys {

@@ -30,7 +30,8 @@ func TestOneSealerAColumn(t *testing.T) {
 			for r := range hosts {
 				text, err := json.Marshal(team.Blob{
 					Version: version, Rank: r, Size: len(hosts), Host: hosts[r:r+1] + "/1/", User: "0/1", Secret: digest,
-					Address: fmt.Sprintf("10.0.0.%d", hosts[r]-'a'+1), Port: 7000, Key: fmt.Sprint(r + 1), Job: "1", Settings: settings.Agreed(),
+					Address: fmt.Sprintf("10.0.0.%d", hosts[r]-'a'+1), Port: 7000, Key: fmt.Sprint(r + 1), Job: "1",
+					Settings: settings.Agreed(),
 				})
 				require.NoError(t, err)
 				blobs = append(blobs, text)

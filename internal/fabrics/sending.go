@@ -20,7 +20,8 @@ func openLink(n hostnet.Network, ifi *net.Interface) (*SendingLink, []Warning) {
 	l, err := n.Link(ifi)
 	if err != nil {
 		return &SendingLink{l}, []Warning{{"link alone", fmt.Sprintf(
-			"other processes of this host do not learn what this one sends by %s, so an Allgather of one and a Reduce-Scatter of another"+
+			"other processes of this host do not learn what this one sends by %s, so an Allgather of one and a Reduce-Scatter "+
+				"of another"+
 				" may hinder each other: %v", ifi.Name, err)}}
 	}
 	return &SendingLink{l}, nil

@@ -24,7 +24,9 @@ func snooping(o *udp.Options) string {
 			return text
 		}
 	}
-	return text + fmt.Sprintf(", networks that take IGMPv2 alone (AWS, Google) need `sysctl net.ipv4.conf.%s.force_igmp_version=2`", o.Interface.Name)
+	return text +
+		fmt.Sprintf(", networks that take IGMPv2 alone (AWS, Google) need `sysctl net.ipv4.conf.%s.force_igmp_version=2`",
+			o.Interface.Name)
 }
 
 // whyUnheard says why multicast does not pass between hosts, if that can be seen at this rank: empty if not.
@@ -45,8 +47,10 @@ func whyUnheard(o *udp.Options, unheardPairs [][2]int) string {
 		}
 		route, err := netdev.RouteTo(o.Sources[path[0]], netip.Addr{})
 		if err == nil && !route.Own && route.Index != o.Interface.Index {
-			return fmt.Sprintf("rank %d drops packets that come by %s from %v, since its route there leads by another interface and reverse paths "+
-				"are checked: sudo sysctl -w net.ipv4.conf.all.rp_filter=2 net.ipv4.conf.%s.rp_filter=2", o.Rank, name, o.Sources[path[0]], name)
+			return fmt.Sprintf("rank %d drops packets that come by %s from %v, since its route there leads by another "+
+				"interface and reverse paths "+
+				"are checked: sudo sysctl -w net.ipv4.conf.all.rp_filter=2 net.ipv4.conf.%s.rp_filter=2", o.Rank, name,
+				o.Sources[path[0]], name)
 		}
 	}
 	return ""

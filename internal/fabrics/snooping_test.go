@@ -25,7 +25,10 @@ func TestWhyUnheard(t *testing.T) {
 	n.Do(func() {
 		vb, err := net.InterfaceByName("vb")
 		require.NoError(t, err)
-		o := udp.Options{Rank: 1, TTL: 1, Interface: vb, Sources: []netip.Addr{netip.MustParseAddr("10.1.0.9"), netip.MustParseAddr("10.1.0.2")}}
+		o := udp.Options{
+			Rank: 1, TTL: 1, Interface: vb,
+			Sources: []netip.Addr{netip.MustParseAddr("10.1.0.9"), netip.MustParseAddr("10.1.0.2")},
+		}
 		heard, own := [][2]int{{1, 0}}, [][2]int{{0, 1}}
 		require.Empty(t, whyUnheard(&o, own), "nothing is wrong here")
 		require.NoError(t, os.WriteFile("/proc/sys/net/ipv4/conf/all/rp_filter", []byte("1"), 0o600))

@@ -27,7 +27,10 @@ func travelOver(a *team.Plan, paths *probed) (Travel, error) {
 	case len(paths.unheardPairs) == 0:
 		return Travel{Multicast, "it reaches every rank"}, nil
 	case setting == "require":
-		return Travel{}, &mesh.Fault{Kind: mesh.Path, From: paths.unheardPairs[0][0], Rank: paths.unheardPairs[0][1], Text: "MCAST_MULTICAST=require, but " + paths.unheard() + "; " + paths.remedy()}
+		return Travel{}, &mesh.Fault{
+			Kind: mesh.Path, From: paths.unheardPairs[0][0], Rank: paths.unheardPairs[0][1],
+			Text: "MCAST_MULTICAST=require, but " + paths.unheard() + "; " + paths.remedy(),
+		}
 	default:
 		return Travel{Unicast, paths.unheard()}, nil
 	}

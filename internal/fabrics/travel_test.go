@@ -36,7 +36,8 @@ func TestTravel(t *testing.T) {
 	require.ErrorAs(t, err, &fault)
 	require.Equal(t, mesh.Path, fault.Kind)
 	require.Equal(t, unheardPairs.unheardPairs[0], [2]int{fault.From, fault.Rank})
-	require.Contains(t, fault.Text, "MCAST_MULTICAST=require, but multicast does not pass from host a (10.0.0.1), rank 0; a switch that snoops IGMP")
+	require.Contains(t, fault.Text,
+		"MCAST_MULTICAST=require, but multicast does not pass from host a (10.0.0.1), rank 0; a switch that snoops IGMP")
 }
 
 // TestTravelNow: what the protocol finds later goes before what was concluded at join.
@@ -50,7 +51,8 @@ func TestTravelNow(t *testing.T) {
 		by, why string
 	}{
 		{"multicast", multicast.Stats{}, Multicast, "joined"},
-		{"multicast", multicast.Stats{Relaying: 1, Unheard: 3}, Unicast, "multicast of 3 rank(s) does not arrive here any more"},
+		{"multicast", multicast.Stats{Relaying: 1, Unheard: 3}, Unicast,
+			"multicast of 3 rank(s) does not arrive here any more"},
 		{"multicast", multicast.Stats{Relaying: 1}, Unicast, "multicast does not arrive at another rank any more"},
 		{"unicast", multicast.Stats{Relaying: 1, Unheard: 3}, Unicast, "joined"},
 		{"unicast", multicast.Stats{}, Multicast, "it reaches every rank again"},

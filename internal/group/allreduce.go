@@ -27,7 +27,8 @@ func (g *Group) startAllreduce(send, recv []byte, t reduce.Type, op reduce.Op, f
 	case len(send) != len(recv):
 		return nil, argument("allreduce: send has %d bytes and recv %d; they must be equal", len(send), len(recv))
 	case len(send)%t.Size() != 0:
-		return nil, argument("allreduce: send has %d bytes, which is no multiple of %d, the size of %v", len(send), t.Size(), t)
+		return nil,
+			argument("allreduce: send has %d bytes, which is no multiple of %d, the size of %v", len(send), t.Size(), t)
 	case engine.Overlaps(send, recv) && !engine.SameMemory(send, recv):
 		return nil, argument("allreduce: recv overlaps send without being the same memory")
 	}

@@ -105,7 +105,8 @@ func TestAllreduce(t *testing.T) {
 // TestAllreduceInSegments is about lengths around those where another segment begins.
 func TestAllreduceInSegments(t *testing.T) {
 	onBoth(t, 3, func(t *testing.T, g []*Group) {
-		for i, count := range []int{3 * team.AllreduceBytes / 4, 3*team.AllreduceBytes/4 + 1, 3*team.AllreduceBytes/2 + 2, 9*team.AllreduceBytes/4 + 5} {
+		for i, count := range []int{3 * team.AllreduceBytes / 4, 3*team.AllreduceBytes/4 + 1, 3*team.AllreduceBytes/2 + 2,
+			9*team.AllreduceBytes/4 + 5} {
 			s := newSums(3, count, reduce.F32, reduce.Sum, i)
 			for _, inPlace := range []bool{false, true} {
 				each(t, 3, func(r int) error {

@@ -44,7 +44,8 @@ func (d *routeDriver) join(ctx context.Context, o route.Join) *attempt {
 		return a
 	}
 	if o.Within > 0 {
-		within, cancel := owntime.WithTimeout(ctx, o.Within, &owntime.TimeoutError{Setting: "MCAST_SWITCH_TIMEOUT", After: o.Within})
+		within, cancel := owntime.WithTimeout(ctx, o.Within,
+			&owntime.TimeoutError{Setting: "MCAST_SWITCH_TIMEOUT", After: o.Within})
 		defer cancel()
 		ctx = within
 	}

@@ -4,11 +4,11 @@ import (
 	"time"
 
 	"github.com/torch-mcast/torch-mcast/internal/engine"
-	"github.com/torch-mcast/torch-mcast/internal/transport/uplink"
+	"github.com/torch-mcast/torch-mcast/internal/transport/sendlink"
 )
 
 // inProcess is where groups of this process meet if their data leave the host by no link.
-var inProcess = uplink.New(new(uplink.Words), sinceStart())
+var inProcess = sendlink.New(new(sendlink.Words), sinceStart())
 
 func sinceStart() func() time.Duration {
 	start := time.Now()
@@ -16,8 +16,8 @@ func sinceStart() func() time.Duration {
 }
 
 // class returns which class this group has, and where it meets the others.
-func (g *Group) class() engine.Class {
-	c := engine.Class{Link: g.link.Fabric(), Background: g.plan.Settings.Class == "background"}
+func (g *Group) class() engine.Priority {
+	c := engine.Priority{Link: g.link.Fabric(), Background: g.plan.Settings.Class == "background"}
 	if c.Link == nil {
 		c.Link = inProcess
 	}

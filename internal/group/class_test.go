@@ -120,7 +120,8 @@ func TestThreeCommunicators(t *testing.T) {
 	for _, fabric := range []string{"shm", "udp"} {
 		t.Run(fabric, func(t *testing.T) {
 			worlds := [][]*Group{
-				world(t, 3, inClass(fabric, "foreground")), world(t, 3, inClass(fabric, "foreground")), world(t, 3, inClass(fabric, "background")),
+				world(t, 3, inClass(fabric, "foreground")), world(t, 3, inClass(fabric, "foreground")),
+				world(t, 3, inClass(fabric, "background")),
 			}
 			for round := range 4 {
 				each(t, 3, func(r int) error {

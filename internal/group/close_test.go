@@ -75,7 +75,9 @@ func TestCloseWhileOthersWait(t *testing.T) {
 					for _, f := range faultsOf(t, g, 2, start, leave) {
 						assert.Equal(t, Left, f.Kind)
 						assert.Equal(t, 2, f.Rank)
-						assert.Regexp(t, `^rank 2 has left \(its script ended or destroyed the group\) while an? .* was in flight on rank [013]$`, f.Error())
+						assert.Regexp(t,
+							`^rank 2 has left \(its script ended or destroyed the group\) while an? .* was in flight on rank [013]$`,
+							f.Error())
 					}
 					require.NoError(t, <-closed)
 					each(t, 4, func(r int) error { return g[r].Close() })
@@ -92,7 +94,8 @@ func TestAbort(t *testing.T) {
 			g := assemble(t, 4, patient(fabric))
 			w, err := g[2].StartBarrier()
 			require.NoError(t, err)
-			faults := faultsOf(t, g, 2, starts["reduce-scatter"], func() { require.NoError(t, g[2].Abort("its script ended with ValueError: x")) })
+			faults := faultsOf(t, g, 2, starts["reduce-scatter"],
+				func() { require.NoError(t, g[2].Abort("its script ended with ValueError: x")) })
 			for _, f := range append(faults, asFault(t, w.Wait(context.Background()))) {
 				assert.Equal(t, Aborted, f.Kind)
 				assert.Equal(t, "rank 2 aborted: its script ended with ValueError: x", f.Error())
@@ -193,7 +196,8 @@ func TestCloseSaysThatOthersStay(t *testing.T) {
 	err := g[0].CloseWithin(10 * time.Millisecond)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	require.ErrorContains(t, err, "not all ranks closed the group within 10ms")
-	assert.Equal(t, "rank 0 has left (its script ended or destroyed the group) before all ranks did", asFault(t, g[1].Barrier()).Error())
+	assert.Equal(t, "rank 0 has left (its script ended or destroyed the group) before all ranks did",
+		asFault(t, g[1].Barrier()).Error())
 	require.NoError(t, g[1].Close())
 }
 
@@ -209,6 +213,7 @@ func TestCloseEndsWhatIsInFlight(t *testing.T) {
 	assert.Equal(t, Closed, asFault(t, err).Kind)
 	_, err = g[0].StartReduceScatter(make([]byte, 64), make([]byte, 32), reduce.F32, reduce.Sum, 0)
 	assert.Equal(t, Closed, asFault(t, err).Kind)
-	assert.Equal(t, "rank 0 has left (its script ended or destroyed the group) with operations of its own in flight", asFault(t, v.Wait(context.Background())).Error())
+	assert.Equal(t, "rank 0 has left (its script ended or destroyed the group) with operations of its own in flight",
+		asFault(t, v.Wait(context.Background())).Error())
 	require.NoError(t, g[1].Close())
 }

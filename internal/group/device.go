@@ -32,11 +32,13 @@ func (g *Group) StartDeviceAllgather(at DeviceAt, send, recv uintptr, bytes int)
 	rank, size := g.Rank(), g.Size()
 	own := recv + uintptr(rank*bytes)
 	if send != own && touch(send, bytes, recv, bytes*size) {
-		return nil, argument("allgather: send overlaps recv without being its own slot, recv[%d:%d]", rank*bytes, (rank+1)*bytes)
+		return nil,
+			argument("allgather: send overlaps recv without being its own slot, recv[%d:%d]", rank*bytes, (rank+1)*bytes)
 	}
-	return g.stage().Post(at, staging.Allgather(rank, size, send, recv, bytes, func(memory []byte, n int) (staging.Operation, error) {
-		return operation(g.StartAllgather(memory[rank*n:(rank+1)*n], memory))
-	}))
+	return g.stage().Post(at,
+		staging.Allgather(rank, size, send, recv, bytes, func(memory []byte, n int) (staging.Operation, error) {
+			return operation(g.StartAllgather(memory[rank*n:(rank+1)*n], memory))
+		}))
 }
 
 // StartDeviceBroadcast is StartBroadcast of bytes at a device address.
@@ -44,36 +46,45 @@ func (g *Group) StartDeviceBroadcast(at DeviceAt, buf uintptr, bytes, root int) 
 	if root < 0 || root >= g.Size() {
 		return nil, argument("broadcast: root %d is not a rank; ranks are 0 to %d", root, g.Size()-1)
 	}
-	return g.stage().Post(at, staging.Broadcast(g.Rank(), g.Size(), root, buf, bytes, func(memory []byte, _ int) (staging.Operation, error) {
-		return operation(g.StartBroadcast(memory, root))
-	}))
+	return g.stage().Post(at,
+		staging.Broadcast(g.Rank(), g.Size(), root, buf, bytes, func(memory []byte, _ int) (staging.Operation, error) {
+			return operation(g.StartBroadcast(memory, root))
+		}))
 }
 
 // StartDeviceReduceScatter is StartReduceScatter at device addresses, of results of so many bytes.
-func (g *Group) StartDeviceReduceScatter(at DeviceAt, send, recv uintptr, bytes int, t reduce.Type, op reduce.Op, factor float64) (*DeviceWork, error) {
+func (g *Group) StartDeviceReduceScatter(
+	at DeviceAt, send, recv uintptr, bytes int, t reduce.Type, op reduce.Op, factor float64,
+) (*DeviceWork, error) {
 	rank, size := g.Rank(), g.Size()
 	if err := g.checkDevice("reduce-scatter", send, recv, bytes, bytes*size, rank*bytes, t, op); err != nil {
 		return nil, err
 	}
-	return g.stage().Post(at, staging.ReduceScatter(rank, size, send, recv, bytes, func(memory []byte, n int) (staging.Operation, error) {
-		return operation(g.StartReduceScatter(memory, memory[rank*n:(rank+1)*n], t, op, factor))
-	}))
+	return g.stage().Post(at,
+		staging.ReduceScatter(rank, size, send, recv, bytes, func(memory []byte, n int) (staging.Operation, error) {
+			return operation(g.StartReduceScatter(memory, memory[rank*n:(rank+1)*n], t, op, factor))
+		}))
 }
 
 // StartDeviceAllreduce is StartAllreduce of bytes at device addresses. One that is staged in several pieces,
 // each of as many MiB as there are ranks, is as many Allreduces.
-func (g *Group) StartDeviceAllreduce(at DeviceAt, send, recv uintptr, bytes int, t reduce.Type, op reduce.Op, factor float64) (*DeviceWork, error) {
+func (g *Group) StartDeviceAllreduce(
+	at DeviceAt, send, recv uintptr, bytes int, t reduce.Type, op reduce.Op, factor float64,
+) (*DeviceWork, error) {
 	if err := g.checkDevice("allreduce", send, recv, bytes, bytes, 0, t, op); err != nil {
 		return nil, err
 	}
-	return g.stage().Post(at, staging.Allreduce(g.Size(), send, recv, bytes, func(memory []byte, _ int) (staging.Operation, error) {
-		return operation(g.StartAllreduce(memory, memory, t, op, factor))
-	}))
+	return g.stage().Post(at,
+		staging.Allreduce(g.Size(), send, recv, bytes, func(memory []byte, _ int) (staging.Operation, error) {
+			return operation(g.StartAllreduce(memory, memory, t, op, factor))
+		}))
 }
 
 // checkDevice reports wrong arguments of a reduction on the device: input bytes at send, and result bytes at recv,
 // which may be the same memory as the input at offset own.
-func (g *Group) checkDevice(call string, send, recv uintptr, result, input, own int, t reduce.Type, op reduce.Op) error {
+func (g *Group) checkDevice(
+	call string, send, recv uintptr, result, input, own int, t reduce.Type, op reduce.Op,
+) error {
 	if err := checkReduction(call, t, op); err != nil {
 		return err
 	}
@@ -128,7 +139,7 @@ func (g *Group) stageStats() (none staging.Stats) {
 }
 
 // stage returns what operations on device memory need. Without any there is none.
-func (g *Group) stage() *staging.Stage {
+func (g *Group) stage() *staging.Copier {
 	if s := g.staged.Load(); s != nil {
 		return s
 	}
@@ -137,7 +148,7 @@ func (g *Group) stage() *staging.Stage {
 	if s := g.staged.Load(); s != nil {
 		return s
 	}
-	s := staging.NewStage(staging.Config{
+	s := staging.NewCopier(staging.Config{
 		Ranks: g.Size(),
 		Open:  func(ordinal int) (staging.Card, error) { return OpenDevice(ordinal) },
 		Err: func() error {
@@ -151,7 +162,8 @@ func (g *Group) stage() *staging.Stage {
 			g.mesh.Report(&Fault{Kind: Aborted, Rank: g.Rank(), Text: err.Error()})
 		},
 		Lost: func(name string, err error) {
-			g.log.Error("an operation on a GPU's tensors has failed, and its results there are NaN", "operation", name, "error", err)
+			g.log.Error("an operation on a GPU's tensors has failed, and its results there are NaN", "operation", name, "error",
+				err)
 		},
 	})
 	context.AfterFunc(g.life, func() { s.Fail(context.Cause(g.life)) })
@@ -208,7 +220,8 @@ func (g *Group) unstage() error {
 				return fmt.Errorf("the memory of the group's copies on a GPU is left behind: %w", err)
 			}
 		case <-late:
-			return fmt.Errorf("the GPU has not come to the end of the group's copies within %v: their memory is left behind", deviceGrace)
+			return fmt.Errorf("the GPU has not come to the end of the group's copies within %v: their memory is left behind",
+				deviceGrace)
 		}
 	}
 }

@@ -53,8 +53,8 @@ type Options struct {
 	Settings config.Settings
 	// Logger takes what the group has to say; nil: standard error, from MCAST_LOG on.
 	Logger *slog.Logger
-	// Network is what other hosts are reached through; nil: the kernel. By pages and traces a group is seen with the kernel
-	// alone.
+	// Network is what other hosts are reached through; nil: the kernel. By pages and traces a group is seen with the
+	// kernel alone.
 	Network hostnet.Network
 }
 
@@ -118,7 +118,8 @@ func Open(o Options) (*Endpoint, error) {
 	}
 	b, err := json.Marshal(mine)
 	if err == nil && len(b) > MaxBlob {
-		err = argument("rank %d has %d bytes to tell the others, of its host's name, its addresses and MCAST_TOPOLOGY; allowed are %d", o.Rank, len(b), MaxBlob)
+		err = argument("rank %d has %d bytes to tell the others, of its host's name, its addresses and MCAST_TOPOLOGY; "+
+			"allowed are %d", o.Rank, len(b), MaxBlob)
 	}
 	if err != nil {
 		l.Close()
@@ -191,7 +192,8 @@ func (e *Endpoint) Join(ctx context.Context, blobs [][]byte) (*Group, error) {
 	}
 	if a.Keys[a.Rank] != e.peers.Key { // keys of datagrams are derived from it, and must be new
 		e.peers.Close()
-		return nil, argument("blob %d is of another endpoint than this rank's: want the Blob of this one (does the store keep blobs of an earlier job?)", a.Rank)
+		return nil, argument("blob %d is of another endpoint than this rank's: want the Blob of this one (does the store "+
+			"keep blobs of an earlier job?)", a.Rank)
 	}
 	g, err := join(ctx, e, a)
 	if err != nil {

@@ -18,7 +18,8 @@ import (
 )
 
 // longest are the longest IPv4 and IPv6 addresses.
-var longest = []netip.Addr{netip.MustParseAddr("255.255.255.254"), netip.MustParseAddr("fd12:3456:789a:bcde:1234:5678:9abc:def0")}
+var longest = []netip.Addr{netip.MustParseAddr("255.255.255.254"),
+	netip.MustParseAddr("fd12:3456:789a:bcde:1234:5678:9abc:def0")}
 
 // lengthy is a host with names and addresses of the greatest length.
 type lengthy struct{ hostnet.Kernel }
@@ -45,10 +46,13 @@ func (lengthy) Candidates(netdev.Version) []netdev.Candidate {
 func lengthySettings(t *testing.T) config.Settings {
 	t.Helper()
 	s, err := config.Load(nil, map[string]string{
-		"MCAST_FABRIC": "udp", "MCAST_TIMEOUT": "59m59.999999999s", "MCAST_FAMILY": "6", "MCAST_MULTICAST": "require", "MCAST_NODES": "off",
-		"MCAST_GROUP": "ff15:3456:789a:bcde:1234:5678:9abc:def0", "MCAST_PORT": "65535", "MCAST_CHAINS": "256", "MCAST_SUBGROUPS": "16",
-		"MCAST_CHUNK": "65475", "MCAST_WINDOW": "1073741823", "MCAST_EAGER": "131071", "MCAST_OUTPUTS": "549755813887", "MCAST_SWITCH_MODE": "fast",
-		"MCAST_SECRET": strings.Repeat("s", 64), "MCAST_ENCRYPT": "1", "MCAST_CHECKSUM": "crc32c",
+		"MCAST_FABRIC": "udp", "MCAST_TIMEOUT": "59m59.999999999s", "MCAST_FAMILY": "6", "MCAST_MULTICAST": "require",
+		"MCAST_NODES": "off",
+		"MCAST_GROUP": "ff15:3456:789a:bcde:1234:5678:9abc:def0", "MCAST_PORT": "65535", "MCAST_CHAINS": "256",
+		"MCAST_SUBGROUPS": "16",
+		"MCAST_CHUNK":     "65475", "MCAST_WINDOW": "1073741823", "MCAST_EAGER": "131071", "MCAST_OUTPUTS": "549755813887",
+		"MCAST_SWITCH_MODE": "fast",
+		"MCAST_SECRET":      strings.Repeat("s", 64), "MCAST_ENCRYPT": "1", "MCAST_CHECKSUM": "crc32c",
 		"MCAST_TOPOLOGY": strings.Repeat("t", 128), "MCAST_SWITCH": strings.Repeat("h:1,", 1000) + "h:1",
 	})
 	require.NoError(t, err)
@@ -87,7 +91,9 @@ func TestTooMuchToTell(t *testing.T) {
 	s.Topology = strings.Repeat("t", MaxBlob) // which Load does not let pass
 	_, err := Open(Options{Size: 1, Settings: s})
 	require.ErrorContains(t, err, "rank 0 has ")
-	require.ErrorContains(t, err, fmt.Sprintf("bytes to tell the others, of its host's name, its addresses and MCAST_TOPOLOGY; allowed are %d", MaxBlob))
+	require.ErrorContains(t, err,
+		fmt.Sprintf("bytes to tell the others, of its host's name, its addresses and MCAST_TOPOLOGY; allowed are %d",
+			MaxBlob))
 }
 
 // TestBlobNamesTheCommit of the build.

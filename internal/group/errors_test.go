@@ -21,7 +21,8 @@ func TestMismatchOf(t *testing.T) {
 	d, ok = MismatchOf(&Fault{Kind: Mismatch, Rank: 1, Text: "other words"})
 	require.True(t, ok)
 	require.Equal(t, collective.Disagreement{Ranks: [2]int{1, -1}, What: [2]string{"other words", ""}}, d)
-	d, ok = MismatchOf(team.DifferentSettings("MCAST_PORT=5000 MCAST_CHAINS=2 MCAST_CHUNK=1000", "MCAST_PORT=5000 MCAST_CHAINS=4", 6))
+	d, ok = MismatchOf(team.DifferentSettings("MCAST_PORT=5000 MCAST_CHAINS=2 MCAST_CHUNK=1000",
+		"MCAST_PORT=5000 MCAST_CHAINS=4", 6))
 	require.True(t, ok)
 	require.Equal(t, collective.Disagreement{
 		Ranks: [2]int{0, 6}, What: [2]string{"MCAST_CHAINS=2 MCAST_CHUNK=1000", "MCAST_CHAINS=4 MCAST_CHUNK=0"},
@@ -37,7 +38,8 @@ func TestMismatchOf(t *testing.T) {
 
 // TestPathOf: PathOf names the two ranks of the broken path, even if the text names others.
 func TestPathOf(t *testing.T) {
-	for _, f := range []*Fault{{Kind: Path, From: 3, Rank: 12, Text: "rank 5 cannot connect to rank 6"}, {Kind: Path, From: 5, Rank: 12}} {
+	for _, f := range []*Fault{{Kind: Path, From: 3, Rank: 12, Text: "rank 5 cannot connect to rank 6"},
+		{Kind: Path, From: 5, Rank: 12}} {
 		from, to, ok := PathOf(fmt.Errorf("rank 7 of 20 cannot join: %w", f))
 		require.True(t, ok)
 		require.Equal(t, [2]int{f.From, 12}, [2]int{from, to}, f)

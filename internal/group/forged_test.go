@@ -143,7 +143,9 @@ func joined(t *testing.T, group [4]byte, port int) int {
 	lo := [4]byte{127, 0, 0, 1}
 	require.NoError(t, unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1))
 	require.NoError(t, unix.Bind(fd, &unix.SockaddrInet4{Port: port, Addr: group}))
-	require.NoError(t, unix.SetsockoptIPMreqn(fd, unix.IPPROTO_IP, unix.IP_ADD_MEMBERSHIP, &unix.IPMreqn{Multiaddr: group, Address: lo, Ifindex: 1}))
-	require.NoError(t, unix.SetsockoptIPMreqn(fd, unix.IPPROTO_IP, unix.IP_MULTICAST_IF, &unix.IPMreqn{Address: lo, Ifindex: 1}))
+	require.NoError(t, unix.SetsockoptIPMreqn(fd, unix.IPPROTO_IP, unix.IP_ADD_MEMBERSHIP,
+		&unix.IPMreqn{Multiaddr: group, Address: lo, Ifindex: 1}))
+	require.NoError(t,
+		unix.SetsockoptIPMreqn(fd, unix.IPPROTO_IP, unix.IP_MULTICAST_IF, &unix.IPMreqn{Address: lo, Ifindex: 1}))
 	return fd
 }

@@ -54,8 +54,8 @@ type Group struct {
 	iface     string           // of multicast; empty for shared memory
 	unicast   bool             // multicast did not reach all ranks when they joined
 
-	staged  atomic.Pointer[staging.Stage] // operations on device memory; nil: there were none
-	life    context.Context               // ends with the group
+	staged  atomic.Pointer[staging.Copier] // operations on device memory; nil: there were none
+	life    context.Context                // ends with the group
 	end     context.CancelCauseFunc
 	mu      sync.Mutex
 	started bool // there are engines; guarded by mu

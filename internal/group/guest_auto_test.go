@@ -34,8 +34,8 @@ func (unasked) Try(o *udp.Options, ranks int) error {
 	return err
 }
 
-// TestVerbsAuto: auto takes RDMA devices if all ranks have one that works and multicast by them passes, and else UDP, on
-// all ranks alike and with the reason.
+// TestVerbsAuto: auto takes RDMA devices if all ranks have one that works and multicast by them passes, and else UDP,
+// on all ranks alike and with the reason.
 func TestVerbsAuto(t *testing.T) {
 	needDevices(t)
 	require.False(t, hostnet.Kernel{}.Hardware(), "the guest's devices are software")
@@ -50,10 +50,14 @@ func TestVerbsAuto(t *testing.T) {
 		reason   string
 	}{
 		{"all", hosts, false, "", "verbs", "every rank has an RDMA device, and multicast by them reaches every rank"},
-		{"two ranks a host", []hostnet.Network{a, a, b, b}, false, "", "verbs", "every rank has an RDMA device, and multicast by them reaches every rank"},
-		{"with a secret", []hostnet.Network{a, a, b, b}, false, secret, "verbs", "every rank has an RDMA device, and multicast by them reaches every rank"},
-		{"one has none", []hostnet.Network{a, b, c, posing{name: "d", none: true}}, false, "", "udp", "rank 2 has an RDMA device, rank 3 none"},
-		{"one does not serve", []hostnet.Network{a, b, posing{name: "c", strict: true}, d}, false, "", "udp", "no RDMA: rank 2: device rxe3 is software"},
+		{"two ranks a host", []hostnet.Network{a, a, b, b}, false, "", "verbs",
+			"every rank has an RDMA device, and multicast by them reaches every rank"},
+		{"with a secret", []hostnet.Network{a, a, b, b}, false, secret, "verbs",
+			"every rank has an RDMA device, and multicast by them reaches every rank"},
+		{"one has none", []hostnet.Network{a, b, c, posing{name: "d", none: true}}, false, "", "udp",
+			"rank 2 has an RDMA device, rank 3 none"},
+		{"one does not serve", []hostnet.Network{a, b, posing{name: "c", strict: true}, d}, false, "", "udp",
+			"no RDMA: rank 2: device rxe3 is software"},
 		{"one hears nothing", hosts, true, secret, "udp", "no RDMA: "},
 	} {
 		t.Run(row.name, func(t *testing.T) {

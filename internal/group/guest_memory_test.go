@@ -10,8 +10,8 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/monitor"
 )
 
-// TestVerbsAllocations: in steady state an Allgather allocates nothing for a datagram, sent or received: one of sixteen times as
-// many allocates no more.
+// TestVerbsAllocations: in steady state an Allgather allocates nothing for a datagram, sent or received: one of sixteen
+// times as many allocates no more.
 func TestVerbsAllocations(t *testing.T) {
 	g := overDevices(t, []hostnet.Network{nil}, four[:2], nil)
 	const small, large, operations = 64 << 10, 1 << 20, 4
@@ -35,7 +35,8 @@ func TestVerbsAllocations(t *testing.T) {
 		runtime.ReadMemStats(&end)
 		for r := range g {
 			after[r] = g[r].Stats()
-			datagrams += int(after[r].GatherSentBytes-before[r].GatherSentBytes+after[r].GatherReceivedBytes-before[r].GatherReceivedBytes) / 4096
+			datagrams += int(after[r].GatherSentBytes-before[r].GatherSentBytes+after[r].GatherReceivedBytes-
+				before[r].GatherReceivedBytes) / 4096
 		}
 		return int(end.Mallocs - start.Mallocs), datagrams
 	}

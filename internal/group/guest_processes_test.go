@@ -67,7 +67,9 @@ func ended(t *testing.T, kids []child) (stats []monitor.Stats) {
 func overProcesses(t *testing.T, call string, rounds int) []child {
 	t.Helper()
 	needDevices(t)
-	return startRanks(t, role{Size: len(four), Interfaces: four, Fabric: "verbs", Timeout: timeout(t), Call: call, Rounds: rounds, Await: true})
+	return startRanks(t, role{
+		Size: len(four), Interfaces: four, Fabric: "verbs", Timeout: timeout(t), Call: call, Rounds: rounds, Await: true,
+	})
 }
 
 func begin(t *testing.T, kids []child) {
@@ -94,7 +96,8 @@ func TestVerbsProcesses(t *testing.T) {
 		// Credits and the like are a few bytes each, in a packet of TCP and with another to acknowledge it. Chunks would be 3
 		// times the bytes: each goes to three ranks.
 		tcp := float64(after.tcp-before.tcp) / (rounds * n * float64(len(four)))
-		t.Logf("devices sent %.4f to %.4f times the bytes of their Allgathers in %d packets or more; connections, with all headers, %.4f of the bytes of all",
+		t.Logf("devices sent %.4f to %.4f times the bytes of their Allgathers in %d packets or more; connections, with all "+
+			"headers, %.4f of the bytes of all",
 			least, most, packets, tcp)
 		return least > 1 && most <= 1.03 && packets >= rounds*n/4096 && tcp < 0.5
 	}
@@ -134,7 +137,8 @@ func kill(t *testing.T, kids []child) {
 func TestVerbsRankKilled(t *testing.T) {
 	needDevices(t)
 	const victim = 1
-	kids := startRanks(t, role{Size: 3, Fabric: "verbs", Interfaces: four, Timeout: time.Hour, Call: "reduce-scatter", Shard: 128 << 10})
+	kids := startRanks(t,
+		role{Size: 3, Fabric: "verbs", Interfaces: four, Timeout: time.Hour, Call: "reduce-scatter", Shard: 128 << 10})
 	require.NoError(t, kids[victim].cmd.Process.Kill())
 	namedByAll(t, kids, victim) // it is noticed, and not waited for
 }

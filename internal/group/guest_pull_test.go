@@ -93,7 +93,8 @@ func TestVerbsPull(t *testing.T) {
 func TestVerbsPullKilled(t *testing.T) {
 	needDevices(t)
 	kids := startRanks(t, role{
-		Size: len(four), Interfaces: four, Fabric: "verbs", Timeout: 30 * time.Second, Call: "allgather", Register: true, Await: true,
+		Size: len(four), Interfaces: four, Fabric: "verbs", Timeout: 30 * time.Second, Call: "allgather", Register: true,
+		Await: true,
 	})
 	lossy(t, "2%", four...)
 	kill(t, kids)

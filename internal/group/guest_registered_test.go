@@ -11,8 +11,8 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/hostnet"
 )
 
-// TestVerbsRegistered: a device sends from memory that is registered, nothing is registered after the first step, and what others
-// receive are the bytes that were there, though the sender fills its shard anew as soon as it may.
+// TestVerbsRegistered: a device sends from memory that is registered, nothing is registered after the first step, and
+// what others receive are the bytes that were there, though the sender fills its shard anew as soon as it may.
 func TestVerbsRegistered(t *testing.T) {
 	g := overDevices(t, []hostnet.Network{nil}, four, nil)
 	const n = 100_000 // the last chunk is short

@@ -31,13 +31,15 @@ func TestVerbsReduceScatter(t *testing.T) {
 	require.Equal(t, refused, systest.Counted(t, "send_rnr_err"))
 }
 
-// TestVerbsNetworkLoses: devices repeat what the network loses of streams. Where they lose that as well, a round takes seconds.
+// TestVerbsNetworkLoses: devices repeat what the network loses of streams. Where they lose that as well, a round takes
+// seconds.
 func TestVerbsNetworkLoses(t *testing.T) {
 	g := overDevices(t, []hostnet.Network{nil}, four[:3], nil)
 	for _, args := range [][]string{{"add", "netem", "loss", "0.3%"}, {"del"}} {
 		lose := func() {
 			for _, port := range []string{"p1", "p2", "p3"} {
-				out, err := exec.Command("tc", append([]string{"qdisc", args[0], "dev", port, "root"}, args[1:]...)...).CombinedOutput()
+				out, err := exec.Command("tc",
+					append([]string{"qdisc", args[0], "dev", port, "root"}, args[1:]...)...).CombinedOutput()
 				require.NoError(t, err, "%s", out)
 			}
 		}

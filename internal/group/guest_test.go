@@ -39,7 +39,9 @@ func timeout(t *testing.T) time.Duration {
 
 // overDevices joins ranks of this process by RDMA devices, each on its own interface or several on one. The ranks take
 // the networks by turns, beginning with the first.
-func overDevices(t *testing.T, networks []hostnet.Network, interfaces []string, change func(*config.Settings)) []*Group {
+func overDevices(
+	t *testing.T, networks []hostnet.Network, interfaces []string, change func(*config.Settings),
+) []*Group {
 	t.Helper()
 	needDevices(t)
 	p := len(interfaces)
@@ -88,8 +90,11 @@ func eachOperation(g *Group, most int) error {
 				}
 				return g.Broadcast(root, 1)
 			}, root, all[:n]},
-			{"Reduce-Scatter", func() error { return g.ReduceScatter(recvLike(p*n, uint32(r)), root, reduce.I32, reduce.Sum, 0) }, root, sum[:n]},
-			{"Allreduce", func() error { return g.Allreduce(recvLike(p*n, uint32(r)), recv, reduce.I32, reduce.Sum, 0) }, recv, sum},
+			{"Reduce-Scatter", func() error {
+				return g.ReduceScatter(recvLike(p*n, uint32(r)), root, reduce.I32, reduce.Sum, 0)
+			}, root, sum[:n]},
+			{"Allreduce", func() error { return g.Allreduce(recvLike(p*n, uint32(r)), recv, reduce.I32, reduce.Sum, 0) }, recv,
+				sum},
 		} {
 			if err := op.run(); err != nil {
 				return fmt.Errorf("%s of %d bytes: %w", op.name, n, err)
@@ -120,7 +125,8 @@ func TestVerbs(t *testing.T) {
 		})
 		s := g[2].Stats()
 		sent := float64(s.GatherSentBytes-before.GatherSentBytes) / n
-		t.Logf("an Allgather of %d bytes: %.4f times as many sent, %d bytes of control messages and repairs", n, sent, s.GatherControlBytes-before.GatherControlBytes)
+		t.Logf("an Allgather of %d bytes: %.4f times as many sent, %d bytes of control messages and repairs", n, sent,
+			s.GatherControlBytes-before.GatherControlBytes)
 		return sent > 1 && sent <= 1.03
 	}
 	for try := 1; !once(); try++ {

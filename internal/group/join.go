@@ -42,7 +42,8 @@ func join(ctx context.Context, e *Endpoint, a *team.Plan) (_ *Group, err error) 
 	joinTime := a.Settings.JoinTimeout + a.Settings.Timeout // ctx ends first, and its error tells why
 	g.mesh = mesh.New(a.Rank, a.Size, nil, a.Settings.Timeout, joinTime, g.failed, g.left)
 	g.monitor = monitor.New(monitor.Config{
-		Plan: a, Log: g.log, Network: g.peers.Network, Seen: e.observer, Clock: g.clock, Life: g.life, Mesh: g.mesh, Device: g.stageStats,
+		Plan: a, Log: g.log, Network: g.peers.Network, Seen: e.observer, Clock: g.clock, Life: g.life, Mesh: g.mesh,
+		Device: g.stageStats,
 	})
 	stop := bootstrap.TellWaits(func(text string) { g.log.Warn(text) }, func() string { return g.awaited(a) })
 	c, err := g.open(ctx)
@@ -188,7 +189,8 @@ func (g *Group) start(c *fabrics.Opened) error {
 		Rank: a.Rank, Size: a.Size, Fabric: t.Name, Reason: a.Reason, Interface: c.Interface,
 		Address: a.Addrs[a.Rank].Addr().String(), Rails: append([]string{}, c.Rails...),
 		ChunkBytes: t.Chunk, WindowBytes: c.Window * t.Chunk, SIMD: simd.String(), Notes: append([]string{}, t.Notes...),
-		Peers: c.Peers, Unheard: append([][2]int{}, c.Unheard...), Topology: s.Topology, Ring: a.RingRanks(), Nodes: len(a.Nodes), NodesReason: a.LevelsReason(),
+		Peers: c.Peers, Unheard: append([][2]int{}, c.Unheard...), Topology: s.Topology, Ring: a.RingRanks(),
+		Nodes: len(a.Nodes), NodesReason: a.LevelsReason(),
 	}
 	if before != simd {
 		info.Notes = append(info.Notes, fmt.Sprintf("MCAST_SIMD is one for all groups of this process: "+
@@ -207,28 +209,30 @@ func (g *Group) start(c *fabrics.Opened) error {
 	gather := engine.NewGather(engine.GatherConfig{
 		Core: multicast.Config{
 			Rank: a.Column.Own, Size: a.Column.Size(), Ring: a.Ring, Chunk: t.Chunk, Lossless: t.Lossless, Window: c.Window,
-			Chains: a.SendersAtOnce(c.Window), Subgroups: a.Subgroups(), Eager: min(s.Eager, arenaBytes), Arena: arenaBytes, EagerChunks: eagerChunks, Reads: t.Reads,
+			Chains: a.SendersAtOnce(c.Window), Subgroups: a.Subgroups(), Eager: min(s.Eager, arenaBytes), Arena: arenaBytes,
+			EagerChunks: eagerChunks, Reads: t.Reads,
 			Cutoff: a.Cutoff(g.peers.Network.Cores()), Reorder: reorder, Deaf: g.unicast,
 		},
 		Job: a.ColumnJob(), Fabric: c.Gather, Clock: g.clock,
-		Broken: g.brokenAmong(&a.Column),
-		Relay:  s.Multicast == "off",
-		Link:   g.link.Fabric(),
-		Class:  g.class(),
-		Shared: func() bool { return sums.InFlight() > 0 },
-		Trace:  g.monitor.Traced("gather", &a.Column),
+		Broken:   g.brokenAmong(&a.Column),
+		Relay:    s.Multicast == "off",
+		Link:     g.link.Fabric(),
+		Priority: g.class(),
+		Shared:   func() bool { return sums.InFlight() > 0 },
+		Trace:    g.monitor.Traced("gather", &a.Column),
 	})
 	sums = engine.NewReduce(engine.ReduceConfig{
 		Rank: a.Column.Own, Size: a.Column.Size(), Clock: g.clock,
-		Class:  g.class(),
-		Link:   g.link.Fabric(),
-		Route:  newRouteDriver(g, c.Streams).run,
-		Broken: g.reduceBrokenAmong(&a.Column),
-		Trace:  g.monitor.Traced("reduce", &a.Column),
+		Priority: g.class(),
+		Link:     g.link.Fabric(),
+		Route:    newRouteDriver(g, c.Streams).run,
+		Broken:   g.reduceBrokenAmong(&a.Column),
+		Trace:    g.monitor.Traced("reduce", &a.Column),
 	})
 	g.column = hierarchy.NewLevel(&a.Column, gather, sums)
 	levels := hierarchy.Config{
-		Plan: a, Column: g.column, Shared: c.Shared, Life: g.life, Log: g.log, Report: g.mesh.Report, Warn: g.monitor.Warn, Posted: g.checkDeparted,
+		Plan: a, Column: g.column, Shared: c.Shared, Life: g.life, Log: g.log, Report: g.mesh.Report, Warn: g.monitor.Warn,
+		Posted: g.checkDeparted,
 	}
 	if g.region = c.Region; g.region != nil {
 		levels.Node = g.newNode(g.region)

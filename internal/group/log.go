@@ -27,17 +27,21 @@ func Logger(s *config.Settings) *slog.Logger {
 // warning only where it costs something that the user could mend.
 func (g *Group) logJoined(took time.Duration) {
 	i := g.monitor.Info()
-	g.log.Info("joined", "took", took.Round(time.Microsecond), "size", i.Size, "fabric", i.Fabric, "reason", i.Reason, "interface", i.Interface,
-		"chunk", i.ChunkBytes, "window", i.WindowBytes, "simd", i.SIMD, "allgather", i.Allgather, "allgather_reason", i.AllgatherReason,
+	g.log.Info("joined", "took", took.Round(time.Microsecond), "size", i.Size, "fabric", i.Fabric, "reason", i.Reason,
+		"interface", i.Interface,
+		"chunk", i.ChunkBytes, "window", i.WindowBytes, "simd", i.SIMD, "allgather", i.Allgather, "allgather_reason",
+		i.AllgatherReason,
 		"reduce_scatter", i.ReduceScatter, "reduce_scatter_reason", i.ReduceScatterReason, "datagrams", g.sealed(&i))
 	for _, note := range i.Notes {
 		g.log.Warn(note)
 	}
 	if g.plan.Settings.Encrypt && i.Fabric == "shm" {
-		g.log.Info("MCAST_ENCRYPT=1 has nothing to encrypt: ranks talk by shared memory, which is not encrypted (SECURITY.md)")
+		g.log.Info("MCAST_ENCRYPT=1 has nothing to encrypt: ranks talk by shared memory, which is not encrypted " +
+			"(SECURITY.md)")
 	}
 	if !g.plan.OneHost && g.plan.Settings.Secret == "" {
-		g.log.Info("anybody on the network may pass for a rank, since MCAST_SECRET is not set (see `mcast secret`, SECURITY.md)")
+		g.log.Info("anybody on the network may pass for a rank, since MCAST_SECRET is not set (see `mcast secret`, " +
+			"SECURITY.md)")
 	}
 }
 

@@ -27,7 +27,8 @@ func behindNAT(t *testing.T, addresses ...string) func([2]*systest.Namespace) {
 // beside it.
 func TestHostsBehindNAT(t *testing.T) {
 	waits(t)
-	p := startRoles(t, hostRole{Size: 2, Family: "4", Timeout: systest.Limit, Anywhere: true}, behindNAT(t, "10.0.2.15", "10.0.2.15"))
+	p := startRoles(t, hostRole{Size: 2, Family: "4", Timeout: systest.Limit, Anywhere: true},
+		behindNAT(t, "10.0.2.15", "10.0.2.15"))
 	for i, r := range p.reports(t) {
 		require.Empty(t, r.Error)
 		require.Empty(t, r.Info.Notes)
@@ -41,11 +42,13 @@ func TestHostsBehindNAT(t *testing.T) {
 // TestWaysAreTried: default routes do not lead to the other host, a network beside them does.
 func TestWaysAreTried(t *testing.T) {
 	waits(t)
-	p := startRoles(t, hostRole{Size: 2, Family: "4", Timeout: systest.Limit, Anywhere: true}, behindNAT(t, "10.66.0.1", "10.67.0.1"))
+	p := startRoles(t, hostRole{Size: 2, Family: "4", Timeout: systest.Limit, Anywhere: true},
+		behindNAT(t, "10.66.0.1", "10.67.0.1"))
 	for i, r := range p.reports(t) {
 		require.Empty(t, r.Error)
 		require.Len(t, r.Info.Notes, 1)
-		require.Contains(t, r.Info.Notes[0], "ranks come to each other by the network 10.9.0.0/24: rank 1 cannot be reached at 10.67.0.1:")
+		require.Contains(t, r.Info.Notes[0],
+			"ranks come to each other by the network 10.9.0.0/24: rank 1 cannot be reached at 10.67.0.1:")
 		require.Equal(t, []string{"v0", "v1"}[i], r.Info.Interface)
 	}
 	for _, r := range p.run(t) {

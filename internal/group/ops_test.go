@@ -190,7 +190,10 @@ func TestBarrierAndManyWaiters(t *testing.T) {
 
 func TestMismatchEndsEveryRank(t *testing.T) {
 	cases := map[string]func(g *Group, r int) error{
-		"small sizes": func(g *Group, r int) error { n := 8 + 8*(r/3); return g.Allgather(make([]byte, n), make([]byte, 4*n)) },
+		"small sizes": func(g *Group, r int) error {
+			n := 8 + 8*(r/3)
+			return g.Allgather(make([]byte, n), make([]byte, 4*n))
+		},
 		"large sizes": func(g *Group, r int) error {
 			n := 300000 + 8*(r/3)
 			return g.Allgather(make([]byte, n), make([]byte, 4*n))
@@ -325,7 +328,10 @@ func TestWaitHonoursItsContext(t *testing.T) {
 	require.ErrorIs(t, w.Wait(systest.Ending(t, 20*time.Millisecond)), context.DeadlineExceeded)
 	for _, parent := range []func() (context.Context, context.CancelFunc){
 		func() (context.Context, context.CancelFunc) { return context.WithCancel(t.Context()) },
-		func() (context.Context, context.CancelFunc) { return context.WithTimeout(t.Context(), time.Hour) }, //nolint:forbidigo // it is cancelled before
+		// it is cancelled before
+		func() (context.Context, context.CancelFunc) {
+			return context.WithTimeout(t.Context(), time.Hour) //nolint:forbidigo // it is cancelled
+		},
 	} {
 		ctx, cancel := parent()
 		systest.Later(20*time.Millisecond, cancel)

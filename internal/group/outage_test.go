@@ -52,7 +52,8 @@ func TestOutage(t *testing.T) {
 		count            func(s fabric.Stats) uint64
 	}{
 		{"link down", "link set lo down", "link set lo up", func(s fabric.Stats) uint64 { return s.Unreachable }},
-		{"address gone", "addr del 127.0.0.1/8 dev lo", "addr add 127.0.0.1/8 dev lo", func(s fabric.Stats) uint64 { return s.Unreachable }},
+		{"address gone", "addr del 127.0.0.1/8 dev lo", "addr add 127.0.0.1/8 dev lo",
+			func(s fabric.Stats) uint64 { return s.Unreachable }},
 		{"smaller MTU", "link set lo mtu 1400", "link set lo mtu 65536", func(s fabric.Stats) uint64 { return s.TooLarge }},
 	} {
 		t.Run(c.name, func(t *testing.T) {

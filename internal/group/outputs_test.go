@@ -73,7 +73,8 @@ func TestOutputs(t *testing.T) {
 						if held[0].seed >= i-3 {
 							k = random.IntN(len(held))
 						}
-						require.Equal(t, gathered(p, held[k].seed, bytes[held[k].seed]), held[k].recv, "operation %d, which rank %d held", held[k].seed, r)
+						require.Equal(t, gathered(p, held[k].seed, bytes[held[k].seed]), held[k].recv, "operation %d, which rank %d held",
+							held[k].seed, r)
 						held[k].place.Release()
 						held = append(held[:k], held[k+1:]...)
 					}
@@ -227,7 +228,8 @@ func TestOutputsMismatch(t *testing.T) {
 func TestOutputsAreAgreedOn(t *testing.T) {
 	a, b := config.Default(), config.Default()
 	a.Outputs = 1 << 20
-	require.ErrorContains(t, team.DifferentSettings(a.Agreed(), b.Agreed(), 3), "rank 0 has MCAST_OUTPUTS=1048576, rank 3 MCAST_OUTPUTS=0")
+	require.ErrorContains(t, team.DifferentSettings(a.Agreed(), b.Agreed(), 3),
+		"rank 0 has MCAST_OUTPUTS=1048576, rank 3 MCAST_OUTPUTS=0")
 }
 
 // TestOutputsOfTheDead: who waits for a rank that is gone gets its fault.

@@ -52,13 +52,15 @@ func (p *part) check(g *Group, call, name string, buf []byte, size int) error {
 		return argument("%s: window of %d bytes at %d does not lie within %d ranks' shards of %d bytes",
 			call, len(p.buf), p.offset, ranks, p.shard)
 	case p.shard%size != 0 || p.offset%size != 0 || len(p.buf)%size != 0:
-		return argument("%s: shards of %d bytes and a window of %d bytes at %d; all must be multiples of %d, the size of an element",
+		return argument("%s: shards of %d bytes and a window of %d bytes at %d; all must be multiples of %d, the size of "+
+			"an element",
 			call, p.shard, len(p.buf), p.offset, size)
 	}
 	own := p.in(g.plan.Rank)
 	switch {
 	case len(buf) != len(own):
-		return argument("%s: %s has %d bytes; of this rank's shard %d bytes lie in the window", call, name, len(buf), len(own))
+		return argument("%s: %s has %d bytes; of this rank's shard %d bytes lie in the window", call, name, len(buf),
+			len(own))
 	case engine.Overlaps(buf, p.buf) && !engine.SameMemory(buf, own):
 		return argument("%s: %s overlaps the window; want another buffer, or this rank's own part of the window", call, name)
 	}
@@ -105,16 +107,22 @@ func (g *Group) startAllgatherPart(send, buf []byte, shard, offset int) (*Work, 
 // offset+len(buf)) of the input, in buf. recv takes the part of this rank's result in that range;
 // it may be that piece of buf, and is empty if the range holds nothing of the result. All ranks
 // give the same shard, offset and length, which are multiples of an element's size.
-func (g *Group) ReduceScatterPart(buf, recv []byte, shard, offset int, t reduce.Type, op reduce.Op, factor float64) error {
+func (g *Group) ReduceScatterPart(
+	buf, recv []byte, shard, offset int, t reduce.Type, op reduce.Op, factor float64,
+) error {
 	return g.wait(g.startReduceScatterPart(buf, recv, shard, offset, t, op, factor))
 }
 
 // StartReduceScatterPart begins a ReduceScatterPart.
-func (g *Group) StartReduceScatterPart(buf, recv []byte, shard, offset int, t reduce.Type, op reduce.Op, factor float64) (*Work, error) {
+func (g *Group) StartReduceScatterPart(
+	buf, recv []byte, shard, offset int, t reduce.Type, op reduce.Op, factor float64,
+) (*Work, error) {
 	return g.posted(g.startReduceScatterPart(buf, recv, shard, offset, t, op, factor))
 }
 
-func (g *Group) startReduceScatterPart(buf, recv []byte, shard, offset int, t reduce.Type, op reduce.Op, factor float64) (*Work, error) {
+func (g *Group) startReduceScatterPart(
+	buf, recv []byte, shard, offset int, t reduce.Type, op reduce.Op, factor float64,
+) (*Work, error) {
 	if err := checkReduction("reduce-scatter window", t, op); err != nil {
 		return nil, err
 	}

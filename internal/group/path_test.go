@@ -131,7 +131,9 @@ type pair struct {
 }
 
 // startPair joins ranks over a cable of MTU 9000 that prepare may have broken.
-func startPair(t *testing.T, family string, size, chunk int, timeout time.Duration, prepare func(hosts [2]*systest.Namespace)) *pair {
+func startPair(
+	t *testing.T, family string, size, chunk int, timeout time.Duration, prepare func(hosts [2]*systest.Namespace),
+) *pair {
 	t.Helper()
 	return startRoles(t, hostRole{Size: size, Chunk: chunk, Family: family, Timeout: timeout}, prepare)
 }
@@ -221,7 +223,8 @@ func TestChunkThatDoesNotPassEndsTheJoin(t *testing.T) {
 	waits(t)
 	p := startPair(t, "4", 2, 8000, systest.Limit, func(h [2]*systest.Namespace) { h[0].DropLarger(t, 1500) })
 	for _, r := range p.reports(t) {
-		require.Contains(t, r.Error, "MCAST_CHUNK=8000 is too large: packets of 8060 bytes from rank 1 do not reach rank 0, packets of 1500 do")
+		require.Contains(t, r.Error,
+			"MCAST_CHUNK=8000 is too large: packets of 8060 bytes from rank 1 do not reach rank 0, packets of 1500 do")
 		require.Contains(t, r.Error, "set MCAST_CHUNK to 1440 at most")
 		require.Equal(t, Path, r.Kind)
 		require.Zero(t, r.Rank)
@@ -240,7 +243,8 @@ func TestPathThatNarrowsIsNamed(t *testing.T) {
 	for _, r := range p.run(t) {
 		require.Equal(t, Path, r.Kind, r.Error)
 		require.Equal(t, 1, r.Rank)
-		require.Contains(t, r.Error, "data from rank 0 do not reach rank 1, though it answers: TCP segments of 8948 bytes have not been acknowledged for ")
+		require.Contains(t, r.Error, "data from rank 0 do not reach rank 1, though it answers: TCP segments of 8948 bytes "+
+			"have not been acknowledged for ")
 		require.Contains(t, r.Error, "v0's MTU")
 	}
 }
@@ -257,7 +261,8 @@ func networkWithoutMulticastIsNoted(t *testing.T, family string, headers int) {
 		require.Contains(t, r.Info.Notes[0], "Allgather and Broadcast go from rank to rank over TCP")
 		require.Equal(t, [][2]int{{1, 0}}, r.Info.Unheard)
 		require.Equal(t, r.Info.Rank == 0, r.Info.Peers[0].Packet == 0)
-		require.Contains(t, r.Info.Notes[0], map[string]string{"4": ".force_igmp_version=2`", "6": "a switch that snoops MLD needs a querier"}[family])
+		require.Contains(t, r.Info.Notes[0],
+			map[string]string{"4": ".force_igmp_version=2`", "6": "a switch that snoops MLD needs a querier"}[family])
 		require.Equal(t, "unicast", r.Info.Allgather)
 	}
 	for _, r := range p.run(t) {

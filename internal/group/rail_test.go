@@ -80,12 +80,14 @@ func TestAsManyRails(t *testing.T) {
 	for r, rails := range []string{`[["10.1.0.1"]]`, `[]`} {
 		var b team.Blob
 		require.NoError(t, json.Unmarshal([]byte(`{"l":`+rails+`}`), &b))
-		b.Version, b.Rank, b.Size, b.Host, b.Address, b.Port, b.Key, b.Job = protocolVersion, r, 2, "a/1", "10.0.0.1", 7000, "1", "1"
+		b.Version, b.Rank, b.Size, b.Host, b.Address, b.Port, b.Key, b.Job = protocolVersion, r, 2, "a/1", "10.0.0.1", 7000,
+			"1", "1"
 		b.Settings = settings.Agreed()
 		text, err := json.Marshal(b)
 		require.NoError(t, err)
 		blobs = append(blobs, text)
 	}
 	_, err := team.New(team.Self{Rank: 1, Size: 2, Settings: settings, Version: protocolVersion}, blobs)
-	require.ErrorContains(t, err, "MCAST_IFACE names 2 interfaces at rank 0 and one interface at most at rank 1; name as many at all ranks")
+	require.ErrorContains(t, err,
+		"MCAST_IFACE names 2 interfaces at rank 0 and one interface at most at rank 1; name as many at all ranks")
 }

@@ -45,7 +45,8 @@ func TestTakenPort(t *testing.T) {
 				}
 				i := g.Info()
 				if said := i.AllgatherReason + strings.Join(i.Notes, "\n"); asked {
-					assert.Contains(t, said, fmt.Sprintf(":%d is in use by a socket that does not share it: choose another MCAST_PORT", s.Port))
+					assert.Contains(t, said,
+						fmt.Sprintf(":%d is in use by a socket that does not share it: choose another MCAST_PORT", s.Port))
 				} else {
 					assert.NotContains(t, said, "in use")
 					assert.Equal(t, 1, g.plan.Redrawn)

@@ -26,7 +26,8 @@ func (g *Group) startReduceScatter(send, recv []byte, t reduce.Type, op reduce.O
 	}
 	switch {
 	case len(recv)%t.Size() != 0:
-		return nil, argument("reduce-scatter: recv has %d bytes, which is no multiple of %d, the size of %v", len(recv), t.Size(), t)
+		return nil,
+			argument("reduce-scatter: recv has %d bytes, which is no multiple of %d, the size of %v", len(recv), t.Size(), t)
 	case len(send) != len(recv)*g.plan.Size:
 		return nil, argument("reduce-scatter: send has %d bytes; %d ranks with a shard of %d bytes need %d",
 			len(send), g.plan.Size, len(recv), len(recv)*g.plan.Size)

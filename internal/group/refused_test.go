@@ -114,13 +114,15 @@ func refuse(t *testing.T, hosts []*systest.Namespace, fabric string, denied syst
 	return said
 }
 
-// TestRefusedCalls: what a sandbox may refuse is no condition of joining, over shared memory, over loopback, or over both levels
-// of two hosts. Without epoll, eventfd, fcntl and mmap Go itself does not start.
+// TestRefusedCalls: what a sandbox may refuse is no condition of joining, over shared memory, over loopback, or over
+// both levels of two hosts. Without epoll, eventfd, fcntl and mmap Go itself does not start.
 func TestRefusedCalls(t *testing.T) {
 	waits(t)
 	for name, call := range map[string]uint32{
-		"memfd_create": unix.SYS_MEMFD_CREATE, "socketpair": unix.SYS_SOCKETPAIR, "madvise": unix.SYS_MADVISE, "mremap": unix.SYS_MREMAP,
-		"fallocate": unix.SYS_FALLOCATE, "sendmmsg": unix.SYS_SENDMMSG, "recvmmsg": unix.SYS_RECVMMSG, "pidfd_open": unix.SYS_PIDFD_OPEN,
+		"memfd_create": unix.SYS_MEMFD_CREATE, "socketpair": unix.SYS_SOCKETPAIR, "madvise": unix.SYS_MADVISE,
+		"mremap":    unix.SYS_MREMAP,
+		"fallocate": unix.SYS_FALLOCATE, "sendmmsg": unix.SYS_SENDMMSG, "recvmmsg": unix.SYS_RECVMMSG,
+		"pidfd_open":   unix.SYS_PIDFD_OPEN,
 		"epoll_pwait2": unix.SYS_EPOLL_PWAIT2, "sched_setaffinity": unix.SYS_SCHED_SETAFFINITY,
 		"sched_getaffinity": unix.SYS_SCHED_GETAFFINITY, "prlimit64": unix.SYS_PRLIMIT64, "ftruncate": unix.SYS_FTRUNCATE,
 		"timerfd_create": unix.SYS_TIMERFD_CREATE,

@@ -28,7 +28,9 @@ func (n noMemory) ServeRegion(ctx context.Context, job, key uint64, lay shm.Layo
 	return n.Kernel.ServeRegion(ctx, job, key, lay)
 }
 
-func (n noMemory) DialRegion(ctx context.Context, address string, job, key uint64, rank, size int) (hostnet.RegionClient, error) {
+func (n noMemory) DialRegion(
+	ctx context.Context, address string, job, key uint64, rank, size int,
+) (hostnet.RegionClient, error) {
 	if n.attach {
 		return nil, os.NewSyscallError("connect", unix.EPERM)
 	}
@@ -48,7 +50,8 @@ func TestNoSharedMemory(t *testing.T) {
 		{"serve", "auto", noMemory{}, noMemory{serve: true}, "rank 0: memfd_create: operation not permitted"},
 		{"attach", "auto", noMemory{attach: true}, noMemory{}, "rank 1: connect: operation not permitted"},
 		{"asked for", "shm", noMemory{attach: true}, noMemory{},
-			"rank 1 aborted: it cannot join: MCAST_FABRIC=shm, and it has no shared memory (auto and udp do without): connect: operation not permitted"},
+			"rank 1 aborted: it cannot join: MCAST_FABRIC=shm, and it has no shared memory (auto and udp do without): " +
+				"connect: operation not permitted"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			const size = 2

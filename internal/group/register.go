@@ -29,8 +29,10 @@ func (g *Group) Register(memory []byte) (*Memory, error) {
 	release, err := g.registers.Register(memory)
 	if errors.Is(err, fabric.ErrUnavailable) {
 		g.monitor.RefusedRegistration()
-		g.monitor.Warn("memory not registered", fmt.Sprintf("rank %d cannot register %d bytes at %p with its RDMA device, so that chunks are copied on their way: %v",
-			g.plan.Rank, len(memory), unsafe.SliceData(memory), err))
+		g.monitor.Warn("memory not registered",
+			fmt.Sprintf("rank %d cannot register %d bytes at %p with its RDMA device, so that chunks are copied on their way: "+
+				"%v",
+				g.plan.Rank, len(memory), unsafe.SliceData(memory), err))
 		return &Memory{}, nil
 	}
 	if err != nil {
@@ -39,8 +41,8 @@ func (g *Group) Register(memory []byte) (*Memory, error) {
 	return &Memory{release}, nil
 }
 
-// Release takes memory from the device. No operation that uses it is in flight. After the first call, and after the end of the
-// group, it does nothing.
+// Release takes memory from the device. No operation that uses it is in flight. After the first call, and after the end
+// of the group, it does nothing.
 func (m *Memory) Release() error {
 	if m.release == nil {
 		return nil

@@ -210,8 +210,10 @@ func (d *routeDriver) steer(o route.Order) (route.Event, error) {
 		return route.Stopped{Record: record}, err
 	case route.Resume:
 		var err error
-		e := d.column.Reduce.Do(d.life, func() { err = d.column.Reduce.Resume(team.Pick(&d.plan.Column, o.Records), d.streams) })
-		return route.Resumed{Operations: d.column.Reduce.Stats().Switched}, errors.Join(e, fabrics.InRanks(&d.plan.Column, err))
+		e := d.column.Reduce.Do(d.life,
+			func() { err = d.column.Reduce.Resume(team.Pick(&d.plan.Column, o.Records), d.streams) })
+		return route.Resumed{Operations: d.column.Reduce.Stats().Switched},
+			errors.Join(e, fabrics.InRanks(&d.plan.Column, err))
 	}
 	panic(fmt.Sprintf("group: %T is no order to the engine", o))
 }
@@ -247,12 +249,15 @@ func (d *routeDriver) tell(o route.Order) {
 		if d.plan.Settings.SwitchMode == "fast" {
 			how = "sums as contributions arrive"
 		}
-		d.monitor.SetRoute(monitor.Route{Reason: d.monitor.Route().Reason, Via: fmt.Sprintf("the switch at %s %s", o.Address, how)})
+		d.monitor.SetRoute(monitor.Route{
+			Reason: d.monitor.Route().Reason, Via: fmt.Sprintf("the switch at %s %s", o.Address, how),
+		})
 		level := slog.LevelInfo
 		if o.Epoch > 1 {
 			level = slog.LevelWarn // users who were told of the loss want to know of the return
 		}
-		d.log.Log(context.Background(), level, "reduce-scatter goes through the switch", "switch", o.Address, "epoch", o.Epoch)
+		d.log.Log(context.Background(), level, "reduce-scatter goes through the switch", "switch", o.Address, "epoch",
+			o.Epoch)
 	case route.TellFailure:
 		d.log.Debug("cannot join a switch", "epoch", o.Epoch, "error", o.Reason)
 	default:

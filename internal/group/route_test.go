@@ -288,10 +288,12 @@ func TestReasonsToGoDirectly(t *testing.T) {
 		"wrong secret": {func(_ int, s *config.Settings) {
 			s.Switch, s.Secret = sealed.Addr().String(), "wrong-horse-battery-staple"
 		}, "secret"},
-		"one without":   {func(r int, s *config.Settings) { s.Switch = strings.Repeat(open.Addr().String(), 1-r/2) }, "names 1 switches at rank 0 and 0 at rank 2"},
-		"no memory":     {func(_ int, s *config.Settings) { s.Switch = tiny.Addr().String() }, "memory"},
-		"only one sees": {func(r int, s *config.Settings) { s.Switch = []string{closed, open.Addr().String(), closed}[r] }, "rank [02]: .*refused"},
-		"none":          {func(int, *config.Settings) {}, "no switch is configured"},
+		"one without": {func(r int, s *config.Settings) { s.Switch = strings.Repeat(open.Addr().String(), 1-r/2) },
+			"names 1 switches at rank 0 and 0 at rank 2"},
+		"no memory": {func(_ int, s *config.Settings) { s.Switch = tiny.Addr().String() }, "memory"},
+		"only one sees": {func(r int, s *config.Settings) { s.Switch = []string{closed, open.Addr().String(), closed}[r] },
+			"rank [02]: .*refused"},
+		"none": {func(int, *config.Settings) {}, "no switch is configured"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -306,7 +308,8 @@ func TestReasonsToGoDirectly(t *testing.T) {
 				assert.Regexp(t, c.reason, i.ReduceScatterReason)
 				assert.Equal(t, g[0].Info().ReduceScatterReason, i.ReduceScatterReason)
 				assert.NotContains(t, i.ReduceScatterReason, "horse")
-				warned := strings.Contains(strings.Join(i.Notes, "\n"), "MCAST_SWITCH names 1 switches at rank 0 and 0 at rank 2; set")
+				warned := strings.Contains(strings.Join(i.Notes, "\n"),
+					"MCAST_SWITCH names 1 switches at rank 0 and 0 at rank 2; set")
 				assert.Equal(t, name == "one without", warned, "notes: %q", i.Notes) // each is logged as a warning
 			}
 		})

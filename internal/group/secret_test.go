@@ -21,7 +21,9 @@ func withEncryption(s *config.Settings) { s.Fabric, s.Secret, s.Encrypt = "udp",
 func withChecksum(s *config.Settings) { s.Fabric, s.Checksum = "udp", "crc32c" }
 
 // sealed are the ways in which datagrams are sealed.
-var sealed = map[string]func(*config.Settings){"tags": withSecret, "encryption": withEncryption, "checksum": withChecksum}
+var sealed = map[string]func(*config.Settings){
+	"tags": withSecret, "encryption": withEncryption, "checksum": withChecksum,
+}
 
 func TestGroupWithSecret(t *testing.T) {
 	for name, how := range sealed {
@@ -86,8 +88,8 @@ func TestRanksOfDifferentSecrets(t *testing.T) {
 	}
 }
 
-// TestBlobsOfAnEarlierJob: keys come from what every rank has drawn, so a rank that is given its own blob of before, by a
-// store that keeps them, would use a key again.
+// TestBlobsOfAnEarlierJob: keys come from what every rank has drawn, so a rank that is given its own blob of before, by
+// a store that keeps them, would use a key again.
 func TestBlobsOfAnEarlierJob(t *testing.T) {
 	settings := config.Default()
 	settings.Secret = secret

@@ -13,7 +13,8 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/team/teamtest"
 )
 
-// TestARankInNoColumnJoinsNoSwitch: nor does it say that its Reduce-Scatters go through one, and it keeps nothing of attempts.
+// TestARankInNoColumnJoinsNoSwitch: nor does it say that its Reduce-Scatters go through one, and it keeps nothing of
+// attempts.
 func TestARankInNoColumnJoinsNoSwitch(t *testing.T) {
 	for rank, joins := range []bool{true, false, true} {
 		var said bytes.Buffer

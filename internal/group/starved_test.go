@@ -10,14 +10,16 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Ranks here are processes, which are stopped in the midst of an operation: all but one rank have been told to begin it.
+// Ranks here are processes, which are stopped in the midst of an operation: all but one rank have been told to begin
+// it.
 
 var carriers = []string{"shm", "udp"}
 
 // midway returns ranks; all but late have been told to begin their first operation.
 func midway(t *testing.T, fabric string, timeout time.Duration, late int) []child {
 	t.Helper()
-	kids := startRanks(t, role{Size: 4, Fabric: fabric, Timeout: timeout, Call: "own", Await: true, Rounds: 3, Shard: 1 << 20})
+	kids := startRanks(t,
+		role{Size: 4, Fabric: fabric, Timeout: timeout, Call: "own", Await: true, Rounds: 3, Shard: 1 << 20})
 	for r := range kids {
 		if r != late {
 			begin(t, kids[r:r+1])
@@ -67,8 +69,8 @@ func TestStoppedForLessThanTheLimit(t *testing.T) {
 	}
 }
 
-// TestAllStopped: where all ranks are stopped for much longer than MCAST_TIMEOUT, as in machines that are moved, and go on
-// together, none is lost.
+// TestAllStopped: where all ranks are stopped for much longer than MCAST_TIMEOUT, as in machines that are moved, and go
+// on together, none is lost.
 func TestAllStopped(t *testing.T) {
 	waits(t)
 	const late, timeout = 1, 4 * time.Second

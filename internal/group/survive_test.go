@@ -171,11 +171,13 @@ func loop(g *Group, r role) error {
 }
 
 var calls = map[string]func(g *Group, big, small []byte) error{
-	"allgather":      func(g *Group, big, small []byte) error { return g.Allgather(small, big) },
-	"reduce-scatter": func(g *Group, big, small []byte) error { return g.ReduceScatter(big, small, reduce.F32, reduce.Sum, 0) },
-	"windows":        inWindows,
-	"each":           func(g *Group, _, _ []byte) error { return eachOperation(g, 1<<20) },
-	"own":            gatherOwn,
+	"allgather": func(g *Group, big, small []byte) error { return g.Allgather(small, big) },
+	"reduce-scatter": func(g *Group, big, small []byte) error {
+		return g.ReduceScatter(big, small, reduce.F32, reduce.Sum, 0)
+	},
+	"windows": inWindows,
+	"each":    func(g *Group, _, _ []byte) error { return eachOperation(g, 1<<20) },
+	"own":     gatherOwn,
 }
 
 // gatherOwn is an Allgather of bytes that are each rank's own, and compares every one.
@@ -321,7 +323,8 @@ func TestRankGoneThroughTheSwitch(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			n := node(t, switchd.Config{})
-			kids := startRanks(t, role{Size: size, Fabric: "udp", Timeout: untilNamed(sig), Call: "reduce-scatter", Switch: n.Addr().String()})
+			kids := startRanks(t,
+				role{Size: size, Fabric: "udp", Timeout: untilNamed(sig), Call: "reduce-scatter", Switch: n.Addr().String()})
 			require.Positive(t, n.Stats().Contributions)
 			require.NoError(t, kids[victim].cmd.Process.Signal(sig))
 			namedByAll(t, kids, victim)

@@ -116,7 +116,8 @@ func seeded(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 6)) }
 
 // TestThroughTheSwitch: every type and some lengths, in place and not, over both fabrics.
 func TestThroughTheSwitch(t *testing.T) {
-	types := []reduce.Type{reduce.F32, reduce.BF16, reduce.F16, reduce.E4M3, reduce.E5M2, reduce.F64, reduce.I8, reduce.I64}
+	types := []reduce.Type{reduce.F32, reduce.BF16, reduce.F16, reduce.E4M3, reduce.E5M2, reduce.F64, reduce.I8,
+		reduce.I64}
 	ops := []reduce.Op{reduce.Sum, reduce.Avg, reduce.Max, reduce.PremulSum}
 	for _, fabric := range []string{"shm", "udp"} {
 		for _, ranks := range []int{1, 2, 3, 5} {

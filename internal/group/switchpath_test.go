@@ -213,7 +213,8 @@ func TestPathBreaks(t *testing.T) {
 				p.down.Store(b.down)
 				reduceSoon(t, g, 0)
 				for r := range g {
-					assert.Contains(t, g[r].Info().ReduceScatterReason, says(b.says, w.member, pathAddr.String(), "127.0.0.1"), "rank %d", r)
+					assert.Contains(t, g[r].Info().ReduceScatterReason, says(b.says, w.member, pathAddr.String(), "127.0.0.1"),
+						"rank %d", r)
 					assert.EqualValues(t, 1, g[r].Stats().Fallbacks, "rank %d", r)
 				}
 			})
@@ -308,7 +309,8 @@ func TestPathShrinks(t *testing.T) {
 	g := worldOf(t, 2, func(_ int, s *config.Settings) { s.Fabric, s.Switch = "shm", n.Addr().String() })
 	reduceSoon(t, g, 0)
 	require.Equal(t, "switch", g[0].Info().ReduceScatter, g[0].Info().ReduceScatterReason)
-	for _, line := range []string{"route del table local local 127.0.0.1 dev lo", "route add table local local 127.0.0.1 dev lo mtu lock 1300"} {
+	for _, line := range []string{"route del table local local 127.0.0.1 dev lo",
+		"route add table local local 127.0.0.1 dev lo mtu lock 1300"} {
 		out, err := exec.Command("ip", strings.Fields(line)...).CombinedOutput()
 		require.NoError(t, err, "ip %s: %s", line, out)
 	}

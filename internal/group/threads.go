@@ -11,7 +11,8 @@ import (
 
 const (
 	fewestThreads = 6 // that a rank starts, however small its job
-	moreThreads   = "raise it: docker run --pids-limit=-1, podPidsLimit of the kubelet, TasksMax=infinity of systemd, ulimit -u"
+	moreThreads   = "raise it: docker run --pids-limit=-1, podPidsLimit of the kubelet, TasksMax=infinity of systemd, " +
+		"ulimit -u"
 )
 
 // roomForThreads refuses to begin where no threads can be had: Go ends the whole process then, in the midst of an
@@ -29,7 +30,8 @@ func enough(rank int, t hoststat.Threads, log *slog.Logger, once *sync.Once) err
 		return nil
 	case t.Left() >= fewestThreads:
 		once.Do(func() {
-			log.Warn("few more threads may be started, and without one Go ends the whole process (pthread_create failed); "+moreThreads,
+			log.Warn("few more threads may be started, and without one Go ends the whole process (pthread_create failed); "+
+				moreThreads,
 				"limit", t.By, "allowed", t.Most, "running", t.Running)
 		})
 		return nil

@@ -15,7 +15,8 @@ import (
 // Otherwise a rank that calls a tiny one would wait on that lane, and a rank that calls a large one
 // on the other lane, both for ever.
 
-// Allreduce gives every rank the reduction of all ranks' send, in recv of the same length, which may be the same memory.
+// Allreduce gives every rank the reduction of all ranks' send, in recv of the same length, which may be the same
+// memory.
 func (o *Operations) Allreduce(send, recv []byte, op collective.Op) (*Work, error) {
 	if team.Tiny(len(send), o.plan.Size) {
 		return o.tinyAllreduce(send, recv, op)
@@ -56,7 +57,9 @@ func (o *Operations) Allreduce(send, recv []byte, op collective.Op) (*Work, erro
 // startSegments posts the two steps of each segment. The second step waits for the first, and is posted once
 // forwardBehind more segments are begun. ended is called at the end of each step. If there is an error, the returned
 // steps were posted all the same.
-func (o *Operations) startSegments(segments []segment, op collective.Op, ended func()) (sums []*Work, gathers []*engine.Work, err error) {
+func (o *Operations) startSegments(
+	segments []segment, op collective.Op, ended func(),
+) (sums []*Work, gathers []*engine.Work, err error) {
 	own := func(s segment) []byte {
 		n := len(s.send) / o.plan.Size
 		return s.recv[o.plan.Rank*n:][:n]
@@ -65,7 +68,8 @@ func (o *Operations) startSegments(segments []segment, op collective.Op, ended f
 	for i := range len(segments) + forwardBehind {
 		if i < len(segments) && err == nil {
 			var rest func() *Work
-			rest, err = o.composer.reduceScatter(segments[i].send, own(segments[i]), op, piece{segment: true, done: func() { o.summed(ended) }})
+			rest, err = o.composer.reduceScatter(segments[i].send, own(segments[i]), op,
+				piece{segment: true, done: func() { o.summed(ended) }})
 			if err == nil {
 				rests = append(rests, rest)
 			}

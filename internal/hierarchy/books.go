@@ -72,7 +72,8 @@ func (o *Operations) Times() (all []Times) {
 		for class := range o.books[kind] {
 			counts, sum, squares := o.books[kind][class].Times.Counts()
 			if slices.Max(counts) > 0 {
-				all = append(all, Times{Kind: kindNames[kind], Size: sizeClasses[class].Name, Sum: sum, Squares: squares, Counts: counts})
+				all = append(all,
+					Times{Kind: kindNames[kind], Size: sizeClasses[class].Name, Sum: sum, Squares: squares, Counts: counts})
 			}
 		}
 	}

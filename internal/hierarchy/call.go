@@ -33,7 +33,8 @@ func (c *call) String() string {
 		return "an allgather"
 	}
 	factor := math.Float64frombits(binary.BigEndian.Uint64(c[8:]))
-	return fmt.Sprintf("allreduce (%s, %d bytes)", reduce.Words(reduce.Type(c[0]), reduce.Op(c[1]), factor), binary.BigEndian.Uint64(c[16:]))
+	return fmt.Sprintf("allreduce (%s, %d bytes)", reduce.Words(reduce.Type(c[0]), reduce.Op(c[1]), factor),
+		binary.BigEndian.Uint64(c[16:]))
 }
 
 // compare looks at the calls of all ranks, each at the beginning of its record of equal length. If

@@ -22,7 +22,9 @@ func (o *outputs) take(recv []byte) (*Output, error) {
 	for _, p := range o.ready {
 		if len(recv) == p.bytes && engine.SameMemory(recv, o.ring[p.From:]) {
 			if p.used || p.released {
-				return nil, team.Argument("allgather: recv is an output that was gathered into or released before: reserve one for each Allgather")
+				return nil,
+					team.Argument("allgather: recv is an output that was gathered into or released before: reserve one for each " +
+						"Allgather")
 			}
 			p.used, p.busy = true, true
 			return p, nil
@@ -87,7 +89,8 @@ func (o *Operations) compareClaims(p *Output, mine claim, all []byte) error {
 	for i := range p.members.Ranks {
 		if theirs := claim(all[i*len(mine):]); theirs != mine {
 			d := &collective.Disagreement{
-				Ranks: [2]int{o.plan.Rank, p.members.Rank(i)}, What: [2]string{"gathered into " + mine.String(), "gathered into " + theirs.String()},
+				Ranks: [2]int{o.plan.Rank, p.members.Rank(i)},
+				What:  [2]string{"gathered into " + mine.String(), "gathered into " + theirs.String()},
 			}
 			f := &mesh.Fault{Kind: mesh.Mismatch, Rank: o.plan.Rank, Between: d, Text: fmt.Sprintf(
 				"ranks disagree: rank %d has %s, rank %d %s", d.Ranks[0], d.What[0], d.Ranks[1], d.What[1])}

@@ -76,7 +76,8 @@ func (n *nested) counts(*multicast.Stats, *engine.ReduceStats) Counts {
 	reduce := n.node.Reduce.Stats()
 	return Counts{
 		Gathered: n.ended.gather.Load(), Switched: n.ended.switched.Load(), Direct: n.ended.direct.Load(),
-		NodeSent: gather.SentBytes + gather.ControlBytes + reduce.SentBytes, NodeReceived: gather.ReceivedBytes + reduce.ReceivedBytes,
+		NodeSent:     gather.SentBytes + gather.ControlBytes + reduce.SentBytes,
+		NodeReceived: gather.ReceivedBytes + reduce.ReceivedBytes,
 	}
 }
 
@@ -119,7 +120,9 @@ func (n *nested) compose(o outline) (*composed, error) {
 	n.calls[o.class]++
 	c := &composed{
 		nested: n, call: call, left: o.steps.across + o.steps.within,
-		entry: entry{class: o.class, kind: call.Collective, bytes: int(call.Bytes), own: o.own, begun: o.piece.follows != nil},
+		entry: entry{
+			class: o.class, kind: call.Collective, bytes: int(call.Bytes), own: o.own, begun: o.piece.follows != nil,
+		},
 	}
 	c.joint = engine.NewJoint(c.left, func(err error) error {
 		n.meter.End(o.class)

@@ -23,12 +23,16 @@ import (
 // undriven is a rank of a group with nodes. Nobody drives its lanes, so posted operations stay in them.
 func undriven(t *testing.T, a *team.Plan) *nested {
 	t.Helper()
-	return New(Config{Plan: a, Column: undrivenLevel(t, &a.Column), Node: undrivenLevel(t, &a.Node), Posted: func(overlap.Class) {}}).composer.(*nested)
+	return New(Config{
+		Plan: a, Column: undrivenLevel(t, &a.Column), Node: undrivenLevel(t, &a.Node), Posted: func(overlap.Class) {},
+	}).composer.(*nested)
 }
 
 func undrivenLevel(t *testing.T, m *team.Members) *Level {
 	t.Helper()
-	gather := engine.NewGather(engine.GatherConfig{Core: multicast.Config{Rank: m.Own, Size: m.Size(), Chunk: 4096, Window: 16, Chains: 1, Subgroups: 1}})
+	gather := engine.NewGather(engine.GatherConfig{
+		Core: multicast.Config{Rank: m.Own, Size: m.Size(), Chunk: 4096, Window: 16, Chains: 1, Subgroups: 1},
+	})
 	l := &Level{Members: m, Gather: gather, Reduce: engine.NewReduce(engine.ReduceConfig{Rank: m.Own, Size: m.Size()})}
 	for i := range l.Lanes {
 		l.Lanes[i] = overlap.NewLane(make(idle, 1))
@@ -66,7 +70,8 @@ func (n *nested) inFlight() (gather, reduce steps) {
 // TestAllreduceIsPostedWhollyOnNodes: it is of hundreds of steps here, of more on some hosts than on others. All of
 // them are posted on each, or none, and there is room for some calls of any size.
 func TestAllreduceIsPostedWhollyOnNodes(t *testing.T) {
-	for _, hosts := range [][]int{append(slices.Repeat([]int{8}, 64), 7), slices.Repeat([]int{2}, 600), append(slices.Repeat([]int{20}, 50), 1)} {
+	for _, hosts := range [][]int{append(slices.Repeat([]int{8}, 64), 7), slices.Repeat([]int{2}, 600),
+		append(slices.Repeat([]int{20}, 50), 1)} {
 		last := -hosts[len(hosts)-1]
 		for _, r := range hosts {
 			last += r
@@ -147,7 +152,8 @@ func (*sent) Wake()                {}
 func TestResultsAreForwardedBehindLaterSums(t *testing.T) {
 	for name, start := range map[string]func(o *Operations) error{
 		"reduce-scatter": func(o *Operations) error {
-			_, err := o.ReduceScatter(make([]byte, 3*4*team.SegmentBytes), make([]byte, 4*team.SegmentBytes), collective.Op{Type: reduce.I32, Reduction: reduce.Sum})
+			_, err := o.ReduceScatter(make([]byte, 3*4*team.SegmentBytes), make([]byte, 4*team.SegmentBytes),
+				collective.Op{Type: reduce.I32, Reduction: reduce.Sum})
 			return err
 		},
 		"allreduce": func(o *Operations) error {

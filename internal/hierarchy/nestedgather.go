@@ -72,7 +72,8 @@ func (n *nested) gatherings(segments int) (s steps) {
 		s.across = 1 + a.StoodFor(a.Node.Own)
 	}
 	if s.within = a.Size - a.Node.Size(); a.Node.Size() == a.Columns {
-		s.within -= (len(a.Nodes) - 1) * (a.Columns - 1) // one for each other host, instead of for each of its ranks in columns
+		// one for each other host, instead of for each of its ranks in columns
+		s.within -= (len(a.Nodes) - 1) * (a.Columns - 1)
 	}
 	return s.times(segments).plus(steps{within: 1}) // the own row
 }
@@ -89,9 +90,11 @@ func (n *nested) rowsOfColumn(segments []team.Stretch, own, recv []byte, after *
 	return ops
 }
 
-// surplusOfColumn are the steps that bring the shards of the ranks for which this rank's column stands, if it is in one: of each
-// segment a Broadcast for each of them.
-func (n *nested) surplusOfColumn(segments []team.Stretch, own, recv []byte, after *engine.Work) (ops []engine.GatherOp) {
+// surplusOfColumn are the steps that bring the shards of the ranks for which this rank's column stands, if it is in
+// one: of each segment a Broadcast for each of them.
+func (n *nested) surplusOfColumn(
+	segments []team.Stretch, own, recv []byte, after *engine.Work,
+) (ops []engine.GatherOp) {
 	a := n.plan
 	for _, s := range segments {
 		for _, r := range a.Surplus {
@@ -107,7 +110,9 @@ func (n *nested) surplusOfColumn(segments []team.Stretch, own, recv []byte, afte
 // ranks of this host that have them from their columns. Where all ranks of a host are in columns, such a step is an
 // Allgather of the shards that their columns have gathered from one host, else a Broadcast of a shard. rows and surplus
 // are the steps of this rank's column that bring it these shards, see rowsOfColumn and surplusOfColumn.
-func (n *nested) spread(segments []team.Stretch, own, recv []byte, rows, surplus []*engine.Work) (ops []engine.GatherOp) {
+func (n *nested) spread(
+	segments []team.Stretch, own, recv []byte, rows, surplus []*engine.Work,
+) (ops []engine.GatherOp) {
 	a := n.plan
 	shard := func(rank int) []byte { return recv[rank*len(own):][:len(own)] }
 	broadcast := func(s team.Stretch, rank, root int, arrives []*engine.Work, i int) {
@@ -152,7 +157,9 @@ func partOf(s team.Stretch, ranks []int, send, recv []byte, after *engine.Work) 
 
 // copyOf is a Broadcast of some bytes from a root; sends says that it is this rank.
 func copyOf(part []byte, root int, sends bool, after *engine.Work) engine.GatherOp {
-	o := engine.GatherOp{Op: multicast.Op{Collective: wire.Broadcast, Root: root, Bytes: len(part)}, Recv: part, After: after}
+	o := engine.GatherOp{
+		Op: multicast.Op{Collective: wire.Broadcast, Root: root, Bytes: len(part)}, Recv: part, After: after,
+	}
 	if sends {
 		o.Send = nonNil(part)
 	}
@@ -227,7 +234,9 @@ func (n *nested) barrier() (*Work, error) {
 	if a.Node.Size() > a.Columns {
 		within = 2
 	}
-	c, err := n.compose(outline{class: overlap.Gather, call: wire.Call{Collective: wire.Barrier}, steps: steps{crossing, within}})
+	c, err := n.compose(outline{
+		class: overlap.Gather, call: wire.Call{Collective: wire.Barrier}, steps: steps{crossing, within},
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -54,7 +54,10 @@ type Operations struct {
 
 // New takes operations over the levels of a configuration.
 func New(c Config) *Operations {
-	o := &Operations{plan: c.Plan, column: c.Column, levels: []*Level{c.Column}, report: c.Report, posted: c.Posted, meter: new(overlap.Meter)}
+	o := &Operations{
+		plan: c.Plan, column: c.Column, levels: []*Level{c.Column}, report: c.Report, posted: c.Posted,
+		meter: new(overlap.Meter),
+	}
 	o.books.open(&o.waited)
 	o.composer = flat{o}
 	if c.Node != nil {

@@ -27,7 +27,9 @@ func TestPostsDoNotWaitForEachOther(t *testing.T) {
 
 // TestSizeClasses: a size is in the first class that holds it.
 func TestSizeClasses(t *testing.T) {
-	for bytes, class := range map[int]int{0: 0, 4 << 10: 0, 4<<10 + 1: 1, 1 << 20: 2, 16 << 20: 3, 16<<20 + 1: 4, 1 << 40: 4} {
+	for bytes, class := range map[int]int{
+		0: 0, 4 << 10: 0, 4<<10 + 1: 1, 1 << 20: 2, 16 << 20: 3, 16<<20 + 1: 4, 1 << 40: 4,
+	} {
 		var b books
 		require.Same(t, &b[2][class], b.of(2, bytes), "%d", bytes)
 	}

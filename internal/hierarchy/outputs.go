@@ -108,7 +108,8 @@ func (p *Output) Wait(deadline time.Time) ([]byte, error) {
 			p.Release()
 			return nil, nil
 		case !deadline.IsZero() && !time.Now().Before(deadline):
-			return nil, fmt.Errorf("rank %d holds the result of an Allgather in the place that the next one needs: a larger MCAST_OUTPUTS than %d waits later: %w",
+			return nil, fmt.Errorf("rank %d holds the result of an Allgather in the place that the next one needs: a larger "+
+				"MCAST_OUTPUTS than %d waits later: %w",
 				p.members.Rank(holder), len(p.ring), context.DeadlineExceeded)
 		}
 		select {
@@ -138,7 +139,8 @@ func (p *Output) look() (free bool, holder int) {
 	if holder >= 0 && p.stuck() {
 		p.own().declined.Store(p.Number)
 		p.warn("outputs", fmt.Sprintf(
-			"results of Allgathers lie in each rank's own memory again: the program held one while later ones filled the %d bytes of MCAST_OUTPUTS", len(p.ring)))
+			"results of Allgathers lie in each rank's own memory again: the program held one while later ones filled the %d "+
+				"bytes of MCAST_OUTPUTS", len(p.ring)))
 		return false, -1
 	}
 	if holder >= 0 {

@@ -43,7 +43,9 @@ func TestWhenThere(t *testing.T) {
 		require.Equal(t, wrong, err)
 
 		there = time.Now().Add(time.Hour)
-		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute, &owntime.TimeoutError{Setting: "MCAST_JOIN_TIMEOUT", After: time.Minute}) //nolint:forbidigo // in a bubble
+		// in a bubble
+		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute, //nolint:forbidigo // in a bubble
+			&owntime.TimeoutError{Setting: "MCAST_JOIN_TIMEOUT", After: time.Minute})
 		defer cancel()
 		_, err = WhenThere(ctx, log, "a test", open)
 		require.ErrorIs(t, err, unix.EMFILE)

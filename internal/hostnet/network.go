@@ -15,11 +15,11 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/session"
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
 	"github.com/torch-mcast/torch-mcast/internal/transport/netdev"
+	"github.com/torch-mcast/torch-mcast/internal/transport/sendlink"
 	"github.com/torch-mcast/torch-mcast/internal/transport/shm"
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys"
 	"github.com/torch-mcast/torch-mcast/internal/transport/tcp"
 	"github.com/torch-mcast/torch-mcast/internal/transport/udp"
-	"github.com/torch-mcast/torch-mcast/internal/transport/uplink"
 )
 
 // Network is what a rank reaches other hosts through: the kernel, unless group.Options name another.
@@ -246,7 +246,7 @@ func (Kernel) Cores() int { return runtime.GOMAXPROCS(0) }
 func (Kernel) RoundTrip(c net.Conn) time.Duration { return sys.RoundTrip(c.(syscall.Conn)) }
 
 // Link implements Network.
-func (Kernel) Link(ifi *net.Interface) (Link, error) { return uplink.Open(ifi) }
+func (Kernel) Link(ifi *net.Interface) (Link, error) { return sendlink.Open(ifi) }
 
 // Sessions implements Network.
 func (Kernel) Sessions() session.Network { return session.Kernel{} }

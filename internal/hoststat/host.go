@@ -29,11 +29,11 @@ type Host struct {
 	InBytes   uint64        `json:"in_bytes"`     // bytes in through the interface, of all processes
 	OutBytes  uint64        `json:"out_bytes"`    // bytes out through the interface, of all processes
 	Drops     uint64        `json:"drops"`        // packets that the interface threw away, or had errors
-	Links     []Link        `json:"links"`        // interfaces that are up now and lead to other hosts
+	Links     []Interface   `json:"links"`        // interfaces that are up now and lead to other hosts
 }
 
-// Link is an interface.
-type Link struct {
+// Interface is an interface.
+type Interface struct {
 	Name string `json:"name"`
 	Mbps int    `json:"mbps"` // at which it sends: its driver's word, or less where a queue shapes; 0: nobody knows
 }
@@ -131,7 +131,7 @@ func whole(text string) uint64 {
 }
 
 // linksOf returns the links of a process's network namespace. Another one than the own can be looked at by root alone.
-func linksOf(pid int) (found []Link) {
+func linksOf(pid int) (found []Interface) {
 	there, own := fmt.Sprintf("/proc/%d/ns/net", pid), "/proc/self/ns/net"
 	if a, err := os.Readlink(there); err == nil {
 		if b, err := os.Readlink(own); err == nil && a == b {
@@ -159,7 +159,7 @@ func linksOf(pid int) (found []Link) {
 
 // links returns those of the thread's network namespace that are up, have an address and lead elsewhere: what joins or
 // tunnels other interfaces is no link of its own.
-func links() (found []Link) {
+func links() (found []Interface) {
 	all, err := netlink.LinkList()
 	if err != nil {
 		return nil
@@ -180,7 +180,7 @@ func links() (found []Link) {
 		if !up || err != nil || len(addresses) == 0 || a.MasterIndex != 0 {
 			continue
 		}
-		link := Link{Name: a.Name}
+		link := Interface{Name: a.Name}
 		var settings ethtool.EthtoolCmd
 		if mbps, err := tool.CmdGet(&settings, a.Name); err == nil && mbps != math.MaxUint32 {
 			link.Mbps = int(mbps)

@@ -21,10 +21,12 @@ func files(texts map[string]string) fstest.MapFS {
 func TestObserve(t *testing.T) {
 	texts := map[string]string{
 		"proc/7/task/7/schedstat": "100 2000000000 5\n", "proc/7/task/8/schedstat": "100 500000000 5\n",
-		"proc/7/net/snmp": "Ip: Forwarding\nIp: 1\nUdp: InDatagrams NoPorts InErrors OutDatagrams RcvbufErrors SndbufErrors\nUdp: 10 1 2 9 40 3\n" +
+		"proc/7/net/snmp": "Ip: Forwarding\nIp: 1\nUdp: InDatagrams NoPorts InErrors OutDatagrams RcvbufErrors " +
+			"SndbufErrors\nUdp: 10 1 2 9 40 3\n" +
 			"UdpLite: RcvbufErrors\nUdpLite: 7\n",
 		"proc/7/net/snmp6": "Ip6InReceives 3\nUdp6RcvbufErrors                	2\n",
-		"proc/7/net/dev": "Inter-|   Receive  |  Transmit\n face |bytes packets errs drop fifo frame compressed multicast|bytes\n" +
+		"proc/7/net/dev": "Inter-|   Receive  |  Transmit\n face |bytes packets errs drop fifo frame compressed " +
+			"multicast|bytes\n" +
 			"  eth0: 1000 10 1 2 0 0 0 5 3000 30 4 8 0 0 0 0\n eth01: 7 7 7 7 7 7 7 7 7 7 7 7 7 7 7 7\n",
 	}
 	want := Host{Delayed: 2500 * time.Millisecond, Overruns: 42, InBytes: 1000, OutBytes: 3000, Drops: 15}

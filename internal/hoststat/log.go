@@ -73,8 +73,8 @@ func parent(pid int) (by int) {
 // lastBytes of a log are looked at.
 const lastBytes = 4096
 
-// LastWord returns the last line that is not empty; empty if there is none.
-func (l *Log) LastWord() string {
+// LastLine returns the last line that is not empty; empty if there is none.
+func (l *Log) LastLine() string {
 	size, err := l.file.Seek(0, io.SeekEnd)
 	if err != nil {
 		return ""

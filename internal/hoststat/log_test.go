@@ -49,6 +49,6 @@ func TestLog(t *testing.T) {
 	} {
 		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 		l := &Log{path, f}
-		require.Equal(t, want, l.LastWord())
+		require.Equal(t, want, l.LastLine())
 	}
 }

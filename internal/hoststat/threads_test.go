@@ -35,8 +35,8 @@ func TestThreads(t *testing.T) {
 	require.Zero(t, found.Left())
 }
 
-// TestWhoseLimitHolds: RLIMIT_NPROC holds for who has neither of two capabilities, and is not looked at where no user of
-// the host can be near it.
+// TestWhoseLimitHolds: RLIMIT_NPROC holds for who has neither of two capabilities, and is not looked at where no user
+// of the host can be near it.
 func TestWhoseLimitHolds(t *testing.T) {
 	const first, within = "0 0 4294967295", "0 1000 65536"
 	for _, c := range []struct {
@@ -44,7 +44,8 @@ func TestWhoseLimitHolds(t *testing.T) {
 		users, capabilities string
 		want                bool
 	}{
-		{1000, first, "0000000000000000", false}, {1000, first, "0000000000200000", true}, {1000, first, "0000000001000000", true},
+		{1000, first, "0000000000000000", false}, {1000, first, "0000000000200000", true},
+		{1000, first, "0000000001000000", true},
 		{1000, first, "x", false}, {0, first, "00000000a80425fb", true}, {0, first, "000001ffffffffff", true},
 		{0, within, "000001ffffffffff", false}, {1000, within, "0000000000200000", false}, {0, "", "000001ffffffffff", false},
 	} {

@@ -61,7 +61,8 @@ func members(t *testing.T) (ln *pipes, pages *identity.Pages, inside *atomic.Int
 	}), pages)
 	t.Cleanup(func() {
 		release()
-		time.Sleep(time.Minute) //nolint:forbidigo // in a bubble; TLS takes 5 s to close where nobody reads; stop would hold a mutex meanwhile, and so the clock
+		// in a bubble; TLS takes 5 s to close where nobody reads; stop would hold a mutex meanwhile, and so the clock
+		time.Sleep(time.Minute) //nolint:forbidigo
 		stop()
 	})
 	return ln, pages, inside, release, stop

@@ -44,7 +44,9 @@ func serve(t *testing.T, pages *identity.Pages) (at string) {
 
 // of is a client with settings for TLS.
 func of(config *tls.Config) *http.Client {
-	return &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: config}, Timeout: systest.Limit}
+	return &http.Client{
+		Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: config}, Timeout: systest.Limit,
+	}
 }
 
 // ask returns the page at a URL.
@@ -148,7 +150,9 @@ func TestStrangersOfPages(t *testing.T) {
 // TestLimitsOfARequest: who says nothing is hung up on after five seconds, and who says much is told that it is too
 // much.
 func TestLimitsOfARequest(t *testing.T) {
-	for name, pages := range map[string]*identity.Pages{"with a secret": pagesOf(t, identity.NewSecret()), "without": nil} {
+	for name, pages := range map[string]*identity.Pages{
+		"with a secret": pagesOf(t, identity.NewSecret()), "without": nil,
+	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ln := &pipes{come: make(chan net.Conn), closed: make(chan struct{})}

@@ -26,7 +26,8 @@ var hostCounts = map[string][]string{
 	"srun":     {"SLURM_STEP_NUM_NODES", "SLURM_NNODES"},
 }
 
-// FindHost returns nil when no launcher has started this process. Hosts meet at an address that a user gives, or where the launcher says.
+// FindHost returns nil when no launcher has started this process. Hosts meet at an address that a user gives, or where
+// the launcher says.
 func FindHost(lookup func(string) (string, bool), meet string) (*Host, error) {
 	ranks, err := Find(lookup)
 	if ranks == nil || err != nil {

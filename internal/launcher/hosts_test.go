@@ -20,7 +20,8 @@ func TestHostsFromLauncher(t *testing.T) {
 		"srun": {map[string]string{"SLURM_PROCID": "0", "SLURM_NTASKS": "6", "SLURM_STEP_ID": "0", "SLURM_JOB_ID": "7",
 			"SLURM_TASKS_PER_NODE": "2(x3)", "SLURM_LOCALID": "0", "SLURM_NODELIST": "gpu[007-009]"},
 			&Host{"srun", 3, false, true, "gpu007:28379", "7.0"}},
-		"srun, uneven": {map[string]string{"SLURM_PROCID": "1", "SLURM_NTASKS": "4", "SLURM_STEP_ID": "0", "SLURM_JOB_ID": "7",
+		"srun, uneven": {map[string]string{"SLURM_PROCID": "1", "SLURM_NTASKS": "4", "SLURM_STEP_ID": "0",
+			"SLURM_JOB_ID":         "7",
 			"SLURM_TASKS_PER_NODE": "1,3", "SLURM_LOCALID": "0", "SLURM_NODELIST": "gpu[007-008]",
 			"SLURM_STEP_NUM_NODES": "2", "SLURM_NNODES": "5"},
 			&Host{"srun", 2, false, false, "gpu007:28379", "7.0"}},
@@ -39,7 +40,9 @@ func TestHostsFromLauncher(t *testing.T) {
 		})
 	}
 	mpi := func(name string) (string, bool) {
-		v, ok := map[string]string{"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_LOCAL_SIZE": "1"}[name]
+		v, ok := map[string]string{
+			"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_LOCAL_SIZE": "1",
+		}[name]
 		return v, ok
 	}
 	_, err := FindHost(mpi, "")
@@ -50,8 +53,9 @@ func TestHostsFromLauncher(t *testing.T) {
 }
 
 func TestFirstNode(t *testing.T) {
-	for list, want := range map[string]string{"a": "a", "a,b": "a", "gpu[007-009,012]-ib,login1": "gpu007-ib", "x,gpu[1-2]": "x",
-		"n[3,5]": "n3"} {
+	for list, want := range map[string]string{"a": "a", "a,b": "a", "gpu[007-009,012]-ib,login1": "gpu007-ib",
+		"x,gpu[1-2]": "x",
+		"n[3,5]":     "n3"} {
 		require.Equal(t, want, firstNode(list), list)
 	}
 }

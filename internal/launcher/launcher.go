@@ -36,11 +36,24 @@ type launcher struct {
 // launchers are in the order of trust: torchrun may itself be started by srun or mpirun, so it is
 // first.
 var launchers = []launcher{
-	{name: "torchrun", rank: "RANK", size: "WORLD_SIZE", local: "LOCAL_WORLD_SIZE", job: []string{"TORCHELASTIC_RUN_ID"}, localRank: "LOCAL_RANK"},
-	{name: "mpirun (OpenMPI)", rank: "OMPI_COMM_WORLD_RANK", size: "OMPI_COMM_WORLD_SIZE", local: "OMPI_COMM_WORLD_LOCAL_SIZE", job: []string{"PMIX_NAMESPACE"}, localRank: "OMPI_COMM_WORLD_LOCAL_RANK"},
-	{name: "mpiexec (PMI)", rank: "PMI_RANK", size: "PMI_SIZE", local: "MPI_LOCALNRANKS", job: []string{"PMI_JOBID"}, localRank: "MPI_LOCALRANKID"},
+	{
+		name: "torchrun", rank: "RANK", size: "WORLD_SIZE", local: "LOCAL_WORLD_SIZE", job: []string{"TORCHELASTIC_RUN_ID"},
+		localRank: "LOCAL_RANK",
+	},
+	{
+		name: "mpirun (OpenMPI)", rank: "OMPI_COMM_WORLD_RANK", size: "OMPI_COMM_WORLD_SIZE",
+		local: "OMPI_COMM_WORLD_LOCAL_SIZE", job: []string{"PMIX_NAMESPACE"}, localRank: "OMPI_COMM_WORLD_LOCAL_RANK",
+	},
+	{
+		name: "mpiexec (PMI)", rank: "PMI_RANK", size: "PMI_SIZE", local: "MPI_LOCALNRANKS", job: []string{"PMI_JOBID"},
+		localRank: "MPI_LOCALRANKID",
+	},
 	// A batch script has SLURM_PROCID too, but is no step.
-	{name: "srun", rank: "SLURM_PROCID", size: "SLURM_NTASKS", also: "SLURM_STEP_ID", local: "SLURM_TASKS_PER_NODE", job: []string{"SLURM_JOB_ID", "SLURM_STEP_ID"}, localRank: "SLURM_LOCALID", nodes: []string{"SLURM_STEP_NODELIST", "SLURM_NODELIST"}},
+	{
+		name: "srun", rank: "SLURM_PROCID", size: "SLURM_NTASKS", also: "SLURM_STEP_ID", local: "SLURM_TASKS_PER_NODE",
+		job: []string{"SLURM_JOB_ID", "SLURM_STEP_ID"}, localRank: "SLURM_LOCALID",
+		nodes: []string{"SLURM_STEP_NODELIST", "SLURM_NODELIST"},
+	},
 }
 
 // Find returns nil when no launcher has started this process.
@@ -80,7 +93,8 @@ func Half(lookup func(string) (string, bool)) error {
 	if hasSize {
 		set, missing = missing, set
 	}
-	return config.Mistakef("%s is set and %s is not: want both, as torchrun sets them, or neither to have ranks started here", set, missing)
+	return config.Mistakef("%s is set and %s is not: want both, as torchrun sets them, or neither to have ranks started "+
+		"here", set, missing)
 }
 
 // address is the port after torchrun's store, or a port on loopback made from

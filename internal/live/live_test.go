@@ -137,7 +137,9 @@ func TestDirectory(t *testing.T) {
 	dir := filepath.Join(systest.ShortDir(t), "d")
 	_, err := live.Make(dir)
 	require.NoError(t, err)
-	for mode, ok := range map[os.FileMode]bool{0o700: true, 0o755: true, 0o777 | os.ModeSticky: true, 0o777: false, 0o770: false} {
+	for mode, ok := range map[os.FileMode]bool{
+		0o700: true, 0o755: true, 0o777 | os.ModeSticky: true, 0o777: false, 0o770: false,
+	} {
 		require.NoError(t, os.Chmod(dir, mode))
 		if _, err := live.Make(dir); ok {
 			require.NoError(t, err, mode)
@@ -184,7 +186,8 @@ func TestClaimedPID(t *testing.T) {
 // TestJob: a process answers for the ranks of its groups, for its user alone, until they are withdrawn.
 func TestJob(t *testing.T) {
 	dir := systest.ShortDir(t)
-	withdraw, err := live.Publish(dir, func() any { return "one" }, &live.Job{Group: "abc", Ask: func(skip []int) any { return skip }})
+	withdraw, err := live.Publish(dir, func() any { return "one" },
+		&live.Job{Group: "abc", Ask: func(skip []int) any { return skip }})
 	require.NoError(t, err)
 	pages, errs := live.ReadSoon[string]([]string{dir})
 	require.Empty(t, errs)

@@ -159,7 +159,8 @@ func trusted(directory string) error {
 	s, ok := info.Sys().(*syscall.Stat_t)
 	open := info.Mode().Perm()&0o022 != 0 && info.Mode()&os.ModeSticky == 0
 	if !ok || open || int(s.Uid) != os.Geteuid() && s.Uid != 0 {
-		return fmt.Errorf("%s (%v) is not safe from other users: it must be of this user or root, and others may write there only with the sticky bit (mode 1777)",
+		return fmt.Errorf("%s (%v) is not safe from other users: it must be of this user or root, and others may write "+
+			"there only with the sticky bit (mode 1777)",
 			directory, info.Mode())
 	}
 	return nil
@@ -174,8 +175,10 @@ func own(directory string) error {
 	if err != nil {
 		return err
 	}
-	if s, ok := info.Sys().(*syscall.Stat_t); !info.IsDir() || !ok || int(s.Uid) != os.Geteuid() || info.Mode().Perm()&0o077 != 0 {
-		return fmt.Errorf("%s is not a directory of this user alone (mode 0700); remove it, or set MCAST_METRICS and MCAST_TRACE to another", directory)
+	if s, ok := info.Sys().(*syscall.Stat_t); !info.IsDir() || !ok || int(s.Uid) != os.Geteuid() ||
+		info.Mode().Perm()&0o077 != 0 {
+		return fmt.Errorf("%s is not a directory of this user alone (mode 0700); remove it, or set MCAST_METRICS and "+
+			"MCAST_TRACE to another", directory)
 	}
 	return nil
 }
@@ -245,7 +248,8 @@ func (p *publisher) process() *Process[any] {
 // Of is a page of this process.
 func Of[T any](groups ...T) *Process[T] {
 	return &Process[T]{
-		Version: version.String(), Commit: version.Commit(), PID: os.Getpid(), Run: run(), At: time.Since(started), Groups: append([]T{}, groups...),
+		Version: version.String(), Commit: version.Commit(), PID: os.Getpid(), Run: run(), At: time.Since(started),
+		Groups: append([]T{}, groups...),
 	}
 }
 

@@ -15,9 +15,11 @@ import (
 )
 
 const (
-	most   = 8 << 20                // bytes of a page: a hundred groups, of 64 KiB at most (TestSmallPage of internal/group)
-	soon   = 500 * time.Millisecond // after a page, in which others that are not stopped come, too
-	atOnce = 64                     // processes that are asked: a user may have made more sockets than this process has descriptors
+	// bytes of a page: a hundred groups, of 64 KiB at most (TestSmallPage of internal/group)
+	most = 8 << 20
+	soon = 500 * time.Millisecond // after a page, in which others that are not stopped come, too
+	// processes that are asked: a user may have made more sockets than this process has descriptors
+	atOnce = 64
 )
 
 // Directories returns where this user may read: its own directory or, for root, those of all users.
@@ -135,7 +137,9 @@ func peer(c net.Conn) (pid int, err error) {
 	}
 	var cred *unix.Ucred
 	var asked error
-	if err := raw.Control(func(fd uintptr) { cred, asked = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }); err != nil {
+	if err := raw.Control(func(fd uintptr) {
+		cred, asked = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+	}); err != nil {
 		return 0, err
 	}
 	if asked != nil {

@@ -26,7 +26,8 @@ func (m *Mesh) period() time.Duration { return max(m.timeout/beats, 10*time.Mill
 func SilenceFor(timeout time.Duration) time.Duration { return timeout + 2*timeout/beats }
 
 // StallFor is for how long what was sent on a path may go without an acknowledgement, or a connection there without
-// coming about, before the path counts as broken. It is longer than a dead rank is silent: of that the mesh is to say so.
+// coming about, before the path counts as broken. It is longer than a dead rank is silent: of that the mesh is to say
+// so.
 func StallFor(timeout time.Duration) time.Duration { return timeout + timeout/2 }
 
 // beat shows a neighbour that this rank is alive. Its goroutine does nothing else.
@@ -69,7 +70,7 @@ func (m *Mesh) next(e *edge, r *bufio.Reader) error {
 	if _, err := io.ReadFull(r, head[:]); err != nil {
 		return err
 	}
-	e.hear()
+	e.markAlive()
 	n := binary.BigEndian.Uint32(head[4:])
 	if n > maxPayload {
 		return fmt.Errorf("frame of %d bytes, at most %d are allowed", n, maxPayload)
@@ -94,7 +95,9 @@ func (m *Mesh) broken(e *edge, err error, silence time.Duration) {
 	if quiet {
 		return
 	}
-	m.Report(&Fault{Kind: Dead, Rank: e.peer, Text: fmt.Sprintf("%s (seen by rank %d)", describeBreak(err, silence), m.rank)})
+	m.Report(&Fault{
+		Kind: Dead, Rank: e.peer, Text: fmt.Sprintf("%s (seen by rank %d)", describeBreak(err, silence), m.rank),
+	})
 }
 
 // describeBreak says what an error of a connection tells of the peer.

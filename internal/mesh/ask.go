@@ -39,7 +39,8 @@ type asks struct {
 	page   func() []byte
 }
 
-// asked is a question. back is where it came from; mine takes the answers if this rank asks. It has neither once it is over.
+// asked is a question. back is where it came from; mine takes the answers if this rank asks. It has neither once it is
+// over.
 type asked struct {
 	number uint64
 	back   *edge
@@ -55,8 +56,8 @@ type posted struct {
 
 func (p *posted) cost() int { return max(len(p.payload), postedAtLeast) }
 
-// Answer has this rank answer with a page, which is made on no goroutine of the data path, and perhaps after Close. nil: it
-// does not answer.
+// Answer has this rank answer with a page, which is made on no goroutine of the data path, and perhaps after Close.
+// nil: it does not answer.
 func (m *Mesh) Answer(page func() []byte) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -73,7 +74,8 @@ func (m *Mesh) Ask(ctx context.Context, skip []int) []Answer {
 	for _, rank := range skip {
 		delete(missing, rank)
 	}
-	m.ask(q, 2*bits.Len(uint(m.size))) // twice the most that is between two ranks: what comes first may have come a longer way
+	// twice the most that is between two ranks: what comes first may have come a longer way
+	m.ask(q, 2*bits.Len(uint(m.size)))
 	defer m.forget(q.number)
 	came := map[int]Answer{}
 	for bytes := 0; len(missing) > 0 && bytes < maxGathered; {

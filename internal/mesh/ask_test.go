@@ -38,7 +38,8 @@ func TestAsk(t *testing.T) {
 	require.Len(t, g.mesh[0].Ask(t.Context(), nil), size)
 }
 
-// TestManyAsk at once: each hears all, every rank passes each question on once, and what was asked is forgotten in time.
+// TestManyAsk at once: each hears all, every rank passes each question on once, and what was asked is forgotten in
+// time.
 func TestManyAsk(t *testing.T) {
 	const size, times = 11, 20
 	g := newGraph(t, size, time.Minute)

@@ -9,9 +9,9 @@ type Posted [2]uint64
 // departures is what a rank knows about who leaves. A rank that leaves posts nothing more, and
 // stays until all leave: others may still need it.
 type departures struct {
-	leaving  map[int]bool
-	passedOn int           // of them, as far as all neighbours know of them
-	all      chan struct{} // closed when all ranks leave and all neighbours know
+	leaving    map[int]bool
+	propagated int           // of them, as far as all neighbours know of them
+	all        chan struct{} // closed when all ranks leave and all neighbours know
 }
 
 // Leave tells all ranks that this one posts nothing more than it has posted, and stays until all
@@ -53,7 +53,7 @@ func (m *Mesh) noteLeaving(rank int, posted Posted) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.departures.passedOn++; m.departures.passedOn == m.size {
+	if m.departures.propagated++; m.departures.propagated == m.size {
 		close(m.departures.all)
 	}
 }

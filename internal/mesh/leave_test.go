@@ -67,7 +67,8 @@ func TestLeaverDies(t *testing.T) {
 		f := <-g.faults[r]
 		assert.Equal(t, Dead, f.Kind)
 		assert.Equal(t, 1, f.Rank)
-		assert.Contains(t, f.Error(), "rank 1 is lost: its connection closed without a farewell: its process ended (seen by rank")
+		assert.Contains(t, f.Error(),
+			"rank 1 is lost: its connection closed without a farewell: its process ended (seen by rank")
 		m.Close()
 	}
 }

@@ -87,16 +87,16 @@ type Mesh struct {
 }
 
 type edge struct {
-	peer  int
-	conn  net.Conn
-	heard atomic.Pointer[time.Time] // when the last frame came; at first, when the edge was added
-	turn  chan struct{}             // one writer at a time has put something in; a Mutex would stop virtual time
-	posts []posted                  // that wait to be written; guarded by Mesh.mu
+	peer      int
+	conn      net.Conn
+	lastFrame atomic.Pointer[time.Time] // when the last frame came; at first, when the edge was added
+	turn      chan struct{}             // one writer at a time has put something in; a Mutex would stop virtual time
+	posts     []posted                  // that wait to be written; guarded by Mesh.mu
 }
 
-func (e *edge) hear() {
+func (e *edge) markAlive() {
 	now := time.Now()
-	e.heard.Store(&now)
+	e.lastFrame.Store(&now)
 }
 
 // New starts the mesh of a rank. It needs a connection for each of topology.Neighbours(rank, size): the ones in conns,
@@ -109,9 +109,11 @@ func New(
 	onFault func(*Fault), onLeave func(rank int, posted Posted),
 ) *Mesh {
 	m := &Mesh{
-		rank: rank, size: size, timeout: timeout, joining: joining, edges: map[int]*edge{}, onFault: onFault, onLeave: onLeave,
-		failed: make(chan struct{}), departures: departures{leaving: map[int]bool{}, all: make(chan struct{})},
-		pieces: map[int][]byte{}, rounds: map[int][]byte{}, arrived: make(chan struct{}), noticed: make(chan struct{}), stop: make(chan struct{}),
+		rank: rank, size: size, timeout: timeout, joining: joining, edges: map[int]*edge{}, onFault: onFault,
+		onLeave: onLeave,
+		failed:  make(chan struct{}), departures: departures{leaving: map[int]bool{}, all: make(chan struct{})},
+		pieces: map[int][]byte{}, rounds: map[int][]byte{}, arrived: make(chan struct{}), noticed: make(chan struct{}),
+		stop: make(chan struct{}),
 	}
 	for peer, c := range conns {
 		m.Add(peer, c)
@@ -123,7 +125,7 @@ func New(
 // but a fault is passed on; neighbours added later get the fault at once.
 func (m *Mesh) Add(peer int, c net.Conn) {
 	e := &edge{peer: peer, conn: c, turn: make(chan struct{}, 1)}
-	e.hear()
+	e.markAlive()
 	m.mu.Lock()
 	first := m.first
 	if m.closing {
@@ -225,7 +227,7 @@ func (m *Mesh) Err() error {
 func (m *Mesh) Silent() (rank int, ok bool) {
 	most := m.timeout / 3
 	for _, e := range m.neighbours() {
-		if silent := time.Since(*e.heard.Load()); silent > most {
+		if silent := time.Since(*e.lastFrame.Load()); silent > most {
 			most, rank, ok = silent, e.peer, true
 		}
 	}
@@ -236,7 +238,8 @@ func (m *Mesh) Silent() (rank int, ok bool) {
 // dissemination Allgather over the mesh. All ranks must call it equally often.
 func (m *Mesh) Agree(ctx context.Context, mine []byte) ([][]byte, error) {
 	if limit := maxRecords/m.size - recordHead; len(mine) > limit {
-		return nil, fmt.Errorf("a record of %d bytes to agree on; with %d ranks at most %d are allowed", len(mine), m.size, limit)
+		return nil,
+			fmt.Errorf("a record of %d bytes to agree on; with %d ranks at most %d are allowed", len(mine), m.size, limit)
 	}
 	known := make([][]byte, m.size)
 	known[m.rank] = mine

@@ -60,7 +60,8 @@ func newGraphOver(t *testing.T, connect func() (a, b net.Conn), size int, timeou
 			continue
 		}
 		g.faults = append(g.faults, faults)
-		g.mesh = append(g.mesh, New(r, size, g.conns[r], timeout, time.Minute, func(f *Fault) { faults <- f }, func(int, Posted) {}))
+		g.mesh = append(g.mesh,
+			New(r, size, g.conns[r], timeout, time.Minute, func(f *Fault) { faults <- f }, func(int, Posted) {}))
 	}
 	t.Cleanup(func() {
 		for _, m := range g.mesh {
@@ -120,7 +121,9 @@ func TestReportBeforeClose(t *testing.T) {
 	}
 	m := New(0, 3, conns, time.Minute, time.Minute, func(*Fault) {}, func(int, Posted) {})
 	whole := &Fault{
-		Kind: Mismatch, Rank: 0, From: 2, Between: &collective.Disagreement{Ranks: [2]int{0, 2}, What: [2]string{"a \"barrier\"", "b\x00"}}, Text: "ranks disagree",
+		Kind: Mismatch, Rank: 0, From: 2,
+		Between: &collective.Disagreement{Ranks: [2]int{0, 2}, What: [2]string{"a \"barrier\"", "b\x00"}},
+		Text:    "ranks disagree",
 	}
 	go m.Report(whole)
 	systest.Eventually(t, func() bool { return m.Err() != nil })
@@ -307,7 +310,8 @@ func TestTrickle(t *testing.T) {
 		go func() { _, _ = io.Copy(io.Discard, far) }()
 		faults := make(chan *Fault, 1)
 		start := time.Now()
-		m := New(0, 2, map[int]net.Conn{1: near}, 12*time.Second, 12*time.Second, func(f *Fault) { faults <- f }, func(int, Posted) {})
+		m := New(0, 2, map[int]net.Conn{1: near}, 12*time.Second, 12*time.Second, func(f *Fault) { faults <- f },
+			func(int, Posted) {})
 		var sender sync.WaitGroup
 		sender.Go(func() {
 			_, err := far.Write([]byte{beat, 0, 0, 1, 0, 0, 0, 255})
@@ -318,7 +322,8 @@ func TestTrickle(t *testing.T) {
 		})
 		f := <-faults
 		require.Equal(t, 1, f.Rank)
-		require.LessOrEqual(t, time.Since(start), 37*time.Second, "SilenceFor, once for its first byte and once for the rest") //nolint:forbidigo // in a bubble
+		took := time.Since(start) //nolint:forbidigo // in a bubble
+		require.LessOrEqual(t, took, 37*time.Second, "SilenceFor, once for its first byte and once for the rest")
 		_ = far.Close()
 		m.Close()
 		sender.Wait()
@@ -334,7 +339,8 @@ func TestLeaveArrivesWhileThePeerSends(t *testing.T) {
 	for i := 0; i < len(frames); i += frameHead {
 		frames[i] = beat
 	}
-	_, err := conn.Write(append([]byte{leave, 0, 0, 1, 0, 0, 0, 16}, make([]byte, 16)...)) // for all leave, then Close has time
+	// for all leave, then Close has time
+	_, err := conn.Write(append([]byte{leave, 0, 0, 1, 0, 0, 0, 16}, make([]byte, 16)...))
 	require.NoError(t, err)
 	var sender sync.WaitGroup
 	enough := make(chan struct{})

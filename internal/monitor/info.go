@@ -85,7 +85,8 @@ func (m *Monitor) Info() Info {
 	i.Allgather, i.AllgatherReason = m.travels.Now(&now)
 	i.ReduceScatter, i.ReduceScatterReason = "direct", w.Reason
 	if a := m.plan; !a.Crosses() {
-		i.ReduceScatterReason = fmt.Sprintf("rank %d of the same host stands for this one", a.Node.Ranks[a.Node.Own%a.Columns])
+		i.ReduceScatterReason = fmt.Sprintf("rank %d of the same host stands for this one",
+			a.Node.Ranks[a.Node.Own%a.Columns])
 	}
 	if m.ops.Column().Reduce.Switched() && w.Via != "" {
 		i.ReduceScatter, i.ReduceScatterReason = "switch", w.Via

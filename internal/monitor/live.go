@@ -32,13 +32,15 @@ type Live struct {
 // publish lets others of this user see the group. It goes on unseen where that cannot be.
 func (m *Monitor) publish() {
 	m.mesh.Answer(m.snapshot)
-	withdraw, err := m.seen.publish(m.plan.Settings.Metrics, func() any { return m.Live() }, &live.Job{Group: m.plan.Name(), Ask: m.ask})
+	withdraw, err := m.seen.publish(m.plan.Settings.Metrics, func() any { return m.Live() },
+		&live.Job{Group: m.plan.Name(), Ask: m.ask})
 	if err != nil {
 		level := slog.LevelInfo
 		if m.plan.Settings.Metrics != "auto" { // somebody named the place
 			level = slog.LevelWarn
 		}
-		m.log.Log(context.Background(), level, "mcast top and mcast metrics do not see this rank", "MCAST_METRICS", m.plan.Settings.Metrics, "error", err)
+		m.log.Log(context.Background(), level, "mcast top and mcast metrics do not see this rank", "MCAST_METRICS",
+			m.plan.Settings.Metrics, "error", err)
 		return
 	}
 	m.withdraw = withdraw
@@ -47,7 +49,8 @@ func (m *Monitor) publish() {
 // Live returns what the group is and does now.
 func (m *Monitor) Live() Live {
 	l := Live{
-		Group: m.plan.Name(), Info: m.Info(), Counters: map[string]uint64{}, Waiting: m.Waiting(), Times: m.ops.Times(), Awaited: m.Awaited(),
+		Group: m.plan.Name(), Info: m.Info(), Counters: map[string]uint64{}, Waiting: m.Waiting(), Times: m.ops.Times(),
+		Awaited:        m.Awaited(),
 		GatherInFlight: m.ops.Column().InFlight(overlap.Gather), ReduceInFlight: m.ops.Column().InFlight(overlap.Reduce),
 	}
 	s := m.Stats()

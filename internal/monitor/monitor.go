@@ -66,7 +66,10 @@ type Monitor struct {
 
 // New returns the monitor of a group that joins.
 func New(c Config) *Monitor {
-	m := &Monitor{plan: c.Plan, rank: c.Plan.Rank, traceTo: c.Plan.Settings.Trace, log: c.Log, network: c.Network, seen: c.Seen, clock: c.Clock, life: c.Life, mesh: c.Mesh, device: c.Device}
+	m := &Monitor{
+		plan: c.Plan, rank: c.Plan.Rank, traceTo: c.Plan.Settings.Trace, log: c.Log, network: c.Network, seen: c.Seen,
+		clock: c.Clock, life: c.Life, mesh: c.Mesh, device: c.Device,
+	}
 	m.SetRoute(Route{Reason: c.Plan.NoSwitch})
 	return m
 }

@@ -15,8 +15,8 @@ type Observer interface {
 	publish(where string, page func() any, job *live.Job) (withdraw func(), err error)
 	// record has a group in the traces of this process until it is withdrawn.
 	record(g *trace.Group) (withdraw func())
-	// takeTrace returns what this process did last, because of an error, if it is wanted; nil as well where one was taken a
-	// moment ago.
+	// takeTrace returns what this process did last, because of an error, if it is wanted; nil as well where one was taken
+	// a moment ago.
 	takeTrace(wanted func(*trace.Trace) bool) *trace.Trace
 	// writeTrace writes it where MCAST_TRACE says, and returns to which file; empty: to none.
 	writeTrace(where string, t *trace.Trace) (path string, err error)

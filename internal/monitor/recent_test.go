@@ -77,16 +77,21 @@ func TestSmallPage(t *testing.T) {
 		long        = 1e18 // 30 years
 	)
 	text200 := strings.Repeat("because ", 25)
-	l := Live{Info: Info{Reason: text200, AllgatherReason: text200, ReduceScatterReason: text200, NodesReason: text200}, Counters: map[string]uint64{}}
+	l := Live{
+		Info:     Info{Reason: text200, AllgatherReason: text200, ReduceScatterReason: text200, NodesReason: text200},
+		Counters: map[string]uint64{},
+	}
 	new(Stats).each(func(name string, _ uint64) { l.Counters[name] = 0 })
-	l.Info.Size, l.Info.Peers, l.Info.Unheard, l.Info.Ring = ranks, make([]fabrics.Peer, ranks), make([][2]int, ranks*ranks), team.Everyone(0, ranks).Ranks
+	l.Info.Size, l.Info.Peers, l.Info.Unheard, l.Info.Ring = ranks, make([]fabrics.Peer, ranks),
+		make([][2]int, ranks*ranks), team.Everyone(0, ranks).Ranks
 	l.Awaited = nil
 	for r := range ranks {
 		l.Awaited = append(l.Awaited, Awaited{r, long, long, long, long, long, long, long, long})
 	}
 	for range 4 { // lanes
 		l.Waiting = append(l.Waiting, Waiting{
-			Operation: "reduce-scatter of 8388608 bytes, number 2141", Ranks: team.Everyone(0, ranks).Ranks, Why: "its input has not come", For: long,
+			Operation: "reduce-scatter of 8388608 bytes, number 2141", Ranks: team.Everyone(0, ranks).Ranks,
+			Why: "its input has not come", For: long,
 		})
 	}
 	for name := range l.Counters {
@@ -98,7 +103,8 @@ func TestSmallPage(t *testing.T) {
 			for i := range counts {
 				counts[i] = long
 			}
-			l.Times = append(l.Times, hierarchy.Times{Kind: kind, Size: class, Sum: long, Squares: 1.2345678901234567e+100, Counts: counts})
+			l.Times = append(l.Times,
+				hierarchy.Times{Kind: kind, Size: class, Sum: long, Squares: 1.2345678901234567e+100, Counts: counts})
 		}
 	}
 	l.shorten(new(Recent))

@@ -63,11 +63,13 @@ func (m *Monitor) writeTrace() {
 		}
 		m.log.Log(context.Background(), level, "no trace was written", "error", err)
 	case path != "":
-		m.log.Warn("the group has failed; what this process did last is in the trace, for ui.perfetto.dev", "error", f.Fault, "trace", path)
+		m.log.Warn("the group has failed; what this process did last is in the trace, for ui.perfetto.dev", "error", f.Fault,
+			"trace", path)
 	}
 }
 
-// DumpAtSignal writes what this process did last where MCAST_TRACE says, since SIGUSR2 has come, and tells where that is.
+// DumpAtSignal writes what this process did last where MCAST_TRACE says, since SIGUSR2 has come, and tells where that
+// is.
 func DumpAtSignal(where string, log *slog.Logger) {
 	path, err := writeTraceAt(where, trace.Take())
 	if err != nil {

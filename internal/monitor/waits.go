@@ -120,8 +120,12 @@ func (w *wait) look() {
 		w.seq = answer.Seq
 		return // until it is there at the next beat, too
 	}
-	w.now = &Waiting{Operation: answer.What.In(w.among.Name), Ranks: team.Pick(&team.Members{Ranks: answer.Ranks}, w.among.Ranks), Why: answer.Why, For: answer.Idle}
-	w.trace.Waits(trace.Wait{For: w.now.whom(), Operation: w.now.Operation, Why: w.now.Why}, answer.At-answer.Idle, answer.At)
+	w.now = &Waiting{
+		Operation: answer.What.In(w.among.Name), Ranks: team.Pick(&team.Members{Ranks: answer.Ranks}, w.among.Ranks),
+		Why: answer.Why, For: answer.Idle,
+	}
+	w.trace.Waits(trace.Wait{For: w.now.whom(), Operation: w.now.Operation, Why: w.now.Why}, answer.At-answer.Idle,
+		answer.At)
 }
 
 // tell logs a wait that is long, and its end. The first one is a warning, and each that is twice as long as any
@@ -129,7 +133,8 @@ func (w *wait) look() {
 func (m *watcher) tell(w *wait) {
 	if w.said != nil && (w.now == nil || w.now.For < w.said.For) {
 		m.log.Log(context.Background(), levelOf(w.warned),
-			fmt.Sprintf("no longer waiting for %s, after %v or more, in %s", w.said.whom(), w.said.For.Round(time.Second), w.said.Operation))
+			fmt.Sprintf("no longer waiting for %s, after %v or more, in %s", w.said.whom(), w.said.For.Round(time.Second),
+				w.said.Operation))
 		w.said, w.warned = nil, false
 	}
 	if w.now == nil || w.now.For < longWait || w.said != nil && w.now.For < 2*w.said.For {

@@ -28,7 +28,10 @@ func (s *script) InFlight() int {
 }
 
 func (s *script) Waiting() *engine.Waiting {
-	return &engine.Waiting{Seq: s.seq, What: collective.Textf("broadcast of 8 bytes from rank %d, number 5", collective.Place(1)), Ranks: []int{0}, Why: "it has not begun there", Idle: s.idle}
+	return &engine.Waiting{
+		Seq: s.seq, What: collective.Textf("broadcast of 8 bytes from rank %d, number 5", collective.Place(1)),
+		Ranks: []int{0}, Why: "it has not begun there", Idle: s.idle,
+	}
 }
 
 // said runs a monitor over lanes for some beats and returns the lines that it has logged.

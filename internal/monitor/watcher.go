@@ -84,25 +84,34 @@ func (w *watcher) look(s sample) {
 	}
 	iface, last := w.info.Interface, &w.samples[len(w.samples)-2]
 	if s.refused > 0 {
-		w.Warn("datagrams refused", fmt.Sprintf("a firewall or security policy on the host of rank %d refuses datagrams of ours (EPERM); they come by repair, slowly: "+
+		w.Warn("datagrams refused", fmt.Sprintf("a firewall or security policy on the host of rank %d refuses datagrams of "+
+			"ours (EPERM); they come by repair, slowly: "+
 			"let UDP to the group pass (nft list ruleset, iptables -L OUTPUT)", w.plan.Rank))
 	}
 	if s.offline > 0 {
-		w.Warn("interface unusable", fmt.Sprintf("%s of rank %d was down, or without its address or route, for a while; unsent data come by repair", iface, w.plan.Rank))
+		w.Warn("interface unusable",
+			fmt.Sprintf("%s of rank %d was down, or without its address or route, for a while; unsent data come by repair",
+				iface, w.plan.Rank))
 	}
 	if s.tooLarge > 0 {
-		w.Warn("datagrams too large", fmt.Sprintf("the MTU of %s of rank %d is %d now, too small for chunks of %d bytes: its multicast comes by repair, slowly; "+
-			"set it back, or join again", iface, w.plan.Rank, s.mtu, s.chunk))
+		w.Warn("datagrams too large",
+			fmt.Sprintf("the MTU of %s of rank %d is %d now, too small for chunks of %d bytes: its multicast comes by repair, "+
+				"slowly; "+
+				"set it back, or join again", iface, w.plan.Rank, s.mtu, s.chunk))
 	}
 	if s.forged > 0 {
-		w.Warn("datagrams of strangers", fmt.Sprintf("rank %d drops datagrams that claim to be of this group and belong to none of its operations: "+
-			"something else on the network sends to it (MCAST_GROUP, MCAST_PORT)", w.plan.Rank))
+		w.Warn("datagrams of strangers",
+			fmt.Sprintf("rank %d drops datagrams that claim to be of this group and belong to none of its operations: "+
+				"something else on the network sends to it (MCAST_GROUP, MCAST_PORT)", w.plan.Rank))
 	}
 	if s.link.Changes > last.link.Changes {
-		w.Warn("link lost", fmt.Sprintf("%s of rank %d has lost its link and found it again: look at cable, transceiver and switch port", iface, w.plan.Rank))
+		w.Warn("link lost",
+			fmt.Sprintf("%s of rank %d has lost its link and found it again: look at cable, transceiver and switch port", iface,
+				w.plan.Rank))
 	}
 	if s.link.Mbps != last.link.Mbps && s.link.Mbps > 0 && last.link.Mbps > 0 {
-		w.Warn("link speed", fmt.Sprintf("%s of rank %d runs at %d Mbit/s now, before at %d: look at cable and switch port", iface, w.plan.Rank, s.link.Mbps, last.link.Mbps))
+		w.Warn("link speed", fmt.Sprintf("%s of rank %d runs at %d Mbit/s now, before at %d: look at cable and switch port",
+			iface, w.plan.Rank, s.link.Mbps, last.link.Mbps))
 	}
 	if s.by == last.by && s.by != fabrics.Unicast { // where all is relayed, a few repairs are a large share
 		w.lookAtLosses(iface)
@@ -129,7 +138,8 @@ func (w *watcher) lookAtLosses(iface string) {
 		return
 	}
 	lost := share(first, last)
-	text := fmt.Sprintf("%.0f %% of the chunks of rank %d have come by repair for %v", 100*lost, w.plan.Rank, monitorWindow*monitorPause)
+	text := fmt.Sprintf("%.0f %% of the chunks of rank %d have come by repair for %v", 100*lost, w.plan.Rank,
+		monitorWindow*monitorPause)
 	if root, of := worstRoot(first, last); of > 0.6 {
 		text += fmt.Sprintf(", most of them rank %d's", w.plan.Column.Rank(root))
 	}
@@ -137,7 +147,8 @@ func (w *watcher) lookAtLosses(iface string) {
 		w.Warn(fabrics.NoMulticast, text+": its multicast does not arrive any more; "+multicastRemedy)
 		return
 	}
-	w.Warn("multicast lost", fmt.Sprintf("%s: datagrams are lost on the way. Look at the drops of %s (ethtool -S, ip -s link) and of the switch's ports, raise net.core.rmem_max, "+
+	w.Warn("multicast lost", fmt.Sprintf("%s: datagrams are lost on the way. Look at the drops of %s (ethtool -S, ip -s "+
+		"link) and of the switch's ports, raise net.core.rmem_max, "+
 		"or lower MCAST_WINDOW", text, iface))
 }
 

@@ -19,14 +19,14 @@ func TestWait(t *testing.T) {
 	const period = time.Second
 	var w Wait
 	now := time.Unix(1000, 0)
-	require.Zero(t, w.Look(now, period))
+	require.Zero(t, w.Elapsed(now, period))
 	now = now.Add(period / 2)
-	require.Equal(t, period/2, w.Look(now, period))
+	require.Equal(t, period/2, w.Elapsed(now, period))
 	now = now.Add(time.Hour) // in which this process did not run
-	require.Equal(t, period*3/2, w.Look(now, period))
-	require.Equal(t, period*3/2, w.Look(now.Add(-time.Minute), period), "nor does it count what never was")
+	require.Equal(t, period*3/2, w.Elapsed(now, period))
+	require.Equal(t, period*3/2, w.Elapsed(now.Add(-time.Minute), period), "nor does it count what never was")
 	w.Over()
-	require.Zero(t, w.Look(now, period))
+	require.Zero(t, w.Elapsed(now, period))
 }
 
 // TestTimer: it is over when its limit is, and no sooner where the process did not run.
@@ -38,7 +38,7 @@ func TestTimer(t *testing.T) {
 				var over atomic.Bool
 				timer := AfterFunc(limit, func() { over.Store(true) })
 				timer.mu.Lock() // the next look comes so late
-				timer.wait.looked = timer.wait.looked.Add(-absent)
+				timer.wait.counted = timer.wait.counted.Add(-absent)
 				timer.mu.Unlock()
 				time.Sleep(limit - time.Second/2) //nolint:forbidigo // in a bubble
 				synctest.Wait()
@@ -125,7 +125,8 @@ func TestReaderDoesNotRun(t *testing.T) {
 			defer near.Close()
 			defer far.Close()
 			go func() {
-				time.Sleep(time.Duration(at-1)*limit/looks + time.Hour) //nolint:forbidigo // in a bubble: it comes just before this process runs again
+				// in a bubble: it comes just before this process runs again
+				time.Sleep(time.Duration(at-1)*limit/looks + time.Hour) //nolint:forbidigo
 				_, _ = far.Write([]byte{1})
 			}()
 			r := Reader{Conn: &absent{Conn: near, at: at, lasts: time.Hour}}

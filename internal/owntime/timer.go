@@ -22,7 +22,7 @@ func AfterFunc(limit time.Duration, f func()) *Timer {
 	t := &Timer{limit: limit, f: f}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.wait.Look(time.Now(), 0)
+	t.wait.Elapsed(time.Now(), 0)
 	t.t = time.AfterFunc(min(limit, periodOf(limit)), t.look)
 	return t
 }
@@ -34,7 +34,7 @@ func (t *Timer) look() {
 		return
 	}
 	period := periodOf(t.limit)
-	left := t.limit - t.wait.Look(time.Now(), period)
+	left := t.limit - t.wait.Elapsed(time.Now(), period)
 	if left > 0 {
 		t.t.Reset(min(left, period))
 		t.mu.Unlock()

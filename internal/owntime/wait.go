@@ -9,17 +9,17 @@ import "time"
 
 // Wait is for how long something has been waited for. The zero value has not begun.
 type Wait struct {
-	looked time.Time // zero: not yet
-	own    time.Duration
+	counted time.Time // zero: not yet
+	own     time.Duration
 }
 
-// Look returns for how long this process has waited, as of now, since the first look: of the time since the
+// Elapsed returns for how long this process has waited, as of now, since the first look: of the time since the
 // look before, period counts at most.
-func (w *Wait) Look(now time.Time, period time.Duration) time.Duration {
-	if !w.looked.IsZero() {
-		w.own += max(0, min(now.Sub(w.looked), period))
+func (w *Wait) Elapsed(now time.Time, period time.Duration) time.Duration {
+	if !w.counted.IsZero() {
+		w.own += max(0, min(now.Sub(w.counted), period))
 	}
-	w.looked = now
+	w.counted = now
 	return w.own
 }
 

@@ -20,7 +20,10 @@ static inline void publish(void)
 }
 
 // record writes a doorbell record, which the hardware reads from memory.
-static inline void record(be32 *doorbell, uint32_t count) { __atomic_store_n(doorbell, receive_be32(count), __ATOMIC_RELEASE); }
+static inline void record(be32 *doorbell, uint32_t count)
+{
+	__atomic_store_n(doorbell, receive_be32(count), __ATOMIC_RELEASE);
+}
 
 // stray counts a completion that is no chunk, and returns whether it is of a receive all the same.
 static int stray(struct receive_worker *w, const struct receive_cqe *cqe)

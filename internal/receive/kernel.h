@@ -167,8 +167,8 @@ void receive_open(struct receive_worker *w, const struct receive_staging *stagin
 void receive_start(struct receive_worker *w, uint32_t operation, uint64_t buffer, uint32_t chunks, uint32_t chunk_bytes,
 		   uint32_t last_bytes, uint64_t *bitmap, uint32_t missing);
 
-// receive_ud and receive_uc take up to limit completions and return how many they took; doorbells are rung once for all of
-// them. UD also sees to copies that are done, so that it is to be called until receive_done.
+// receive_ud and receive_uc take up to limit completions and return how many they took; doorbells are rung once for all
+// of them. UD also sees to copies that are done, so that it is to be called until receive_done.
 uint32_t receive_ud(struct receive_worker *w, uint32_t limit);
 uint32_t receive_uc(struct receive_worker *w, uint32_t limit);
 

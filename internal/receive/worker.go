@@ -38,7 +38,8 @@ func (q *Queues) check() error {
 	case bits.OnesCount(uint(q.Receives)) != 1 || q.Receives > 1<<15:
 		return fmt.Errorf("receive: the receive queue has depth %d, allowed are powers of two up to %d", q.Receives, 1<<15)
 	case bits.OnesCount(uint(q.Completions)) != 1 || q.Completions < q.Receives || q.Completions > 1<<22:
-		return fmt.Errorf("receive: the completion queue has depth %d, allowed are powers of two from the receive queue's, %d, to %d", q.Completions, q.Receives, 1<<22)
+		return fmt.Errorf("receive: the completion queue has depth %d, allowed are powers of two from the receive queue's, "+
+			"%d, to %d", q.Completions, q.Receives, 1<<22)
 	}
 	return nil
 }
@@ -57,7 +58,8 @@ func (o *Operation) check() error {
 	case o.Chunks < 1 || o.Chunks > 1<<31:
 		return fmt.Errorf("receive: %d chunks, allowed are 1 to %d", o.Chunks, uint32(1<<31))
 	case o.LastBytes < 1 || o.LastBytes > o.ChunkBytes || o.ChunkBytes > 1<<31-GRH-1:
-		return fmt.Errorf("receive: chunks of %d bytes and a last one of %d, allowed are 1 to %d and no more than that", o.ChunkBytes, o.LastBytes, 1<<31-GRH-1)
+		return fmt.Errorf("receive: chunks of %d bytes and a last one of %d, allowed are 1 to %d and no more than that",
+			o.ChunkBytes, o.LastBytes, 1<<31-GRH-1)
 	case o.Number&(1<<bits.Len32(o.Chunks-1)-1) != 0:
 		return fmt.Errorf("receive: operation %#x has bits where the PSNs of %d chunks are", o.Number, o.Chunks)
 	}
@@ -108,7 +110,8 @@ func Open(q Queues) (*Worker, error) {
 	}
 	s := q.Staging
 	C.receive_open(w.c, &C.struct_receive_staging{
-		slots: C.uint64_t(s.Slots), slot_bytes: C.uint32_t(s.SlotBytes), lkey: C.uint32_t(s.LKey), rkey: C.uint32_t(s.RKey), qpn: C.uint32_t(s.Pair),
+		slots: C.uint64_t(s.Slots), slot_bytes: C.uint32_t(s.SlotBytes), lkey: C.uint32_t(s.LKey), rkey: C.uint32_t(s.RKey),
+		qpn: C.uint32_t(s.Pair),
 	})
 	return w, nil
 }
@@ -162,8 +165,10 @@ type Counters struct {
 // Counters returns them.
 func (w *Worker) Counters() Counters {
 	return Counters{
-		Missing: uint32(w.c.missing), Duplicates: uint32(w.c.duplicates), Gaps: uint32(w.c.gaps), Foreign: uint32(w.c.foreign),
-		Malformed: uint32(w.c.malformed), Errors: uint32(w.c.errors), Syndrome: uint8(w.c.syndrome), CopySyndrome: uint8(w.c.copy_syndrome),
+		Missing: uint32(w.c.missing), Duplicates: uint32(w.c.duplicates), Gaps: uint32(w.c.gaps),
+		Foreign:   uint32(w.c.foreign),
+		Malformed: uint32(w.c.malformed), Errors: uint32(w.c.errors), Syndrome: uint8(w.c.syndrome),
+		CopySyndrome: uint8(w.c.copy_syndrome),
 	}
 }
 

@@ -245,13 +245,15 @@ func (n *nic) draw(t *rapid.T) arrival {
 	if psn == n.op.Chunks-1 {
 		a.bytes = n.op.LastBytes + header
 	}
-	switch rapid.SampledFrom([]string{"", "", "", "", "", "", "", "opcode", "error", "bytes", "operation"}).Draw(t, "fault") {
+	switch rapid.SampledFrom([]string{"", "", "", "", "", "", "", "opcode", "error", "bytes", "operation"}).Draw(t,
+		"fault") {
 	case "opcode":
 		a.opcode = rapid.SampledFrom([]byte{request, writeImm, 2, sendImm, sendInv, 5, 6, 12, requestErr}).Draw(t, "opcode")
 	case "error":
 		a.opcode, a.syndrome = responseErr, rapid.Byte().Draw(t, "syndrome")
 	case "bytes":
-		a.bytes = rapid.SampledFrom([]uint32{0, 1, header, a.bytes - 1, a.bytes + 1, n.op.ChunkBytes + header, math.MaxUint32}).Draw(t, "bytes")
+		a.bytes = rapid.SampledFrom([]uint32{0, 1, header, a.bytes - 1, a.bytes + 1, n.op.ChunkBytes + header,
+			math.MaxUint32}).Draw(t, "bytes")
 	case "operation":
 		a.immediate = rapid.Uint32().Draw(t, "immediate")
 	}
@@ -359,7 +361,8 @@ func TestCopiesThatFail(t *testing.T) {
 
 // Impossible sizes of queues are refused with an error that says which are allowed.
 func TestWhatIsRefused(t *testing.T) {
-	for _, q := range []Queues{{}, {Completions: 8, Receives: 3}, {Completions: 4, Receives: 8}, {Completions: 12, Receives: 8}, {Completions: 1 << 16, Receives: 1 << 16}} {
+	for _, q := range []Queues{{}, {Completions: 8, Receives: 3}, {Completions: 4, Receives: 8},
+		{Completions: 12, Receives: 8}, {Completions: 1 << 16, Receives: 1 << 16}} {
 		_, err := Open(q)
 		require.ErrorContains(t, err, "allowed are powers of two")
 	}

@@ -75,9 +75,11 @@ func TestFloat8ByHand(t *testing.T) {
 		bits  uint8
 		value float64
 	}{
-		{E4M3, 0x00, 0}, {E4M3, 0x01, 0x1p-9}, {E4M3, 0x07, 7 * 0x1p-9}, {E4M3, 0x08, 0x1p-6}, {E4M3, 0x38, 1}, {E4M3, 0xb9, -1.125},
+		{E4M3, 0x00, 0}, {E4M3, 0x01, 0x1p-9}, {E4M3, 0x07, 7 * 0x1p-9}, {E4M3, 0x08, 0x1p-6}, {E4M3, 0x38, 1},
+		{E4M3, 0xb9, -1.125},
 		{E4M3, 0x78, 256}, {E4M3, 0x7e, 448}, {E4M3, 0xfe, -448}, {E4M3, 0x7f, math.NaN()},
-		{E5M2, 0x00, 0}, {E5M2, 0x01, 0x1p-16}, {E5M2, 0x03, 3 * 0x1p-16}, {E5M2, 0x04, 0x1p-14}, {E5M2, 0x3c, 1}, {E5M2, 0xbd, -1.25},
+		{E5M2, 0x00, 0}, {E5M2, 0x01, 0x1p-16}, {E5M2, 0x03, 3 * 0x1p-16}, {E5M2, 0x04, 0x1p-14}, {E5M2, 0x3c, 1},
+		{E5M2, 0xbd, -1.25},
 		{E5M2, 0x7b, 57344}, {E5M2, 0xfb, -57344}, {E5M2, 0x7f, math.NaN()},
 	} {
 		require.True(t, sameFloat(c.value, decodeFloat8(c.bits, c.typ)), "%v %#x", c.typ, c.bits)

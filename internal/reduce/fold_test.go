@@ -119,7 +119,8 @@ func foldOnce(t *testing.T, r *rand.Rand, typ Type, op Op, sources, n int) {
 		part, partIntact := window(r, bytes, offset)
 		FoldPart(part, srcs, typ, op, factor, large)
 		if string(part) != string(want) || !partIntact() {
-			require.Failf(t, "part", "%s, offset %d: got %x, want %x, surroundings intact: %v", what, offset, part, want, partIntact())
+			require.Failf(t, "part", "%s, offset %d: got %x, want %x, surroundings intact: %v", what, offset, part, want,
+				partIntact())
 		}
 	}
 	in := r.IntN(sources)
@@ -359,10 +360,12 @@ func TestConcurrentUse(t *testing.T) {
 func TestFoldRefusesMistakes(t *testing.T) {
 	b := make([]byte, 8)
 	for message, call := range map[string]func(){
-		"reduce: type(12) is no element type":                            func() { Fold(b, [][]byte{b}, 12, Sum, 0) },
-		"reduce: op(6) is no operation":                                  func() { Fold(b, [][]byte{b}, F32, 6, 0) },
-		"reduce: no source; want at least one":                           func() { Fold(b, nil, F32, Sum, 0) },
-		"reduce: 7 bytes are no multiple of the 4 of f32":                func() { Fold(b[:7], [][]byte{b[:7]}, F32, Sum, 0) },
+		"reduce: type(12) is no element type":  func() { Fold(b, [][]byte{b}, 12, Sum, 0) },
+		"reduce: op(6) is no operation":        func() { Fold(b, [][]byte{b}, F32, 6, 0) },
+		"reduce: no source; want at least one": func() { Fold(b, nil, F32, Sum, 0) },
+		"reduce: 7 bytes are no multiple of the 4 of f32": func() {
+			Fold(b[:7], [][]byte{b[:7]}, F32, Sum, 0)
+		},
 		"reduce: source 1 has 4 bytes, the destination 8; want the same": func() { Fold(b, [][]byte{b, b[:4]}, F32, Sum, 0) },
 		"reduce: source 0 has 8 bytes, the destination 0; want the same": func() { Fold(nil, [][]byte{b}, F32, Sum, 0) },
 	} {

@@ -62,7 +62,8 @@ func TestKernelsConvertEveryHalf(t *testing.T) {
 	}
 	want := make([]byte, 2<<16)
 	for _, typ := range []Type{F16, BF16} {
-		for _, factor := range []float64{1, -1, 1.0 / 3, 1 + 0x1p-11, 1 + 0x1p-8, 1 - 0x1p-20, 1.5, 0x1p-10, 0x1p14, 3e38, 1e-38, 0} {
+		for _, factor := range []float64{1, -1, 1.0 / 3, 1 + 0x1p-11, 1 + 0x1p-8, 1 - 0x1p-20, 1.5, 0x1p-10, 0x1p14, 3e38,
+			1e-38, 0} {
 			for h := range 1 << 16 {
 				x := toFloat32(decodeHalf(uint16(h), typ) * toFloat32(factor))
 				put(want, h, 2, uint64(encodeHalf(x, typ)))

@@ -10,9 +10,13 @@ import (
 func TestTypes(t *testing.T) {
 	// NCCL's ncclDataType_t.
 	numbers := map[string]uint8{
-		"i8": 0, "u8": 1, "i32": 2, "u32": 3, "i64": 4, "u64": 5, "f16": 6, "f32": 7, "f64": 8, "bf16": 9, "e4m3": 10, "e5m2": 11, "i16": 100, "u16": 101,
+		"i8": 0, "u8": 1, "i32": 2, "u32": 3, "i64": 4, "u64": 5, "f16": 6, "f32": 7, "f64": 8, "bf16": 9, "e4m3": 10,
+		"e5m2": 11, "i16": 100, "u16": 101,
 	}
-	sizes := map[string]int{"i8": 1, "u8": 1, "e4m3": 1, "e5m2": 1, "i16": 2, "u16": 2, "f16": 2, "bf16": 2, "i32": 4, "u32": 4, "f32": 4, "i64": 8, "u64": 8, "f64": 8}
+	sizes := map[string]int{
+		"i8": 1, "u8": 1, "e4m3": 1, "e5m2": 1, "i16": 2, "u16": 2, "f16": 2, "bf16": 2, "i32": 4, "u32": 4, "f32": 4,
+		"i64": 8, "u64": 8, "f64": 8,
+	}
 	valid := 0
 	for n := range 256 {
 		if typ := Type(n); typ.Valid() {
@@ -29,7 +33,8 @@ func TestTypes(t *testing.T) {
 	require.Equal(t, len(numbers), valid)
 	require.Equal(t, "type(99)", Type(99).String())
 	_, err := ParseType("float")
-	require.EqualError(t, err, `reduce: unknown type "float"; want one of i8, u8, i32, u32, i64, u64, f16, f32, f64, bf16, e4m3, e5m2, i16, u16`)
+	require.EqualError(t, err,
+		`reduce: unknown type "float"; want one of i8, u8, i32, u32, i64, u64, f16, f32, f64, bf16, e4m3, e5m2, i16, u16`)
 }
 
 func TestOps(t *testing.T) {

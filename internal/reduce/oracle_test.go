@@ -44,7 +44,9 @@ func canonicalBits(x float64, t Type) uint64 {
 	return uint64(math.Float32bits(float32(x)))
 }
 
-func oracleFloat(elements []uint64, op Op, factor float64, decode func(uint64) float64, round func(float64) float64) float64 {
+func oracleFloat(
+	elements []uint64, op Op, factor float64, decode func(uint64) float64, round func(float64) float64,
+) float64 {
 	factor = round(factor)
 	var acc float64
 	for i, b := range elements {
@@ -233,7 +235,8 @@ func put(s []byte, i, size int, bits uint64) {
 var special = map[int][]uint64{
 	1: {0, 1, 0x7f, 0x80, 0xff, 0x03, 0x04, 0x07, 0x08, 0x38, 0x3c, 0x7b, 0xfb, 0x7c, 0xfc, 0x7d, 0x7e, 0xfe},
 	2: {
-		0, 0x8000, 1, 0x8001, 0x7fff, 0xffff, 0x03ff, 0x0400, 0x3c00, 0x3c01, 0x7bff, 0xfbff, 0x7c00, 0xfc00, 0x7c01, 0x7e00, 0xfe01,
+		0, 0x8000, 1, 0x8001, 0x7fff, 0xffff, 0x03ff, 0x0400, 0x3c00, 0x3c01, 0x7bff, 0xfbff, 0x7c00, 0xfc00, 0x7c01, 0x7e00,
+		0xfe01,
 		0x007f, 0x0080, 0x3f80, 0x3f81, 0x7f7f, 0xff7f, 0x7f80, 0xff80, 0x7f81, 0x7fc0, 0xffc1,
 	},
 	4: {
@@ -242,7 +245,8 @@ var special = map[int][]uint64{
 	},
 	8: {
 		0, 1 << 63, 1, 1<<63 | 1, 1<<52 - 1, 1 << 52, 0x3ff0000000000000, 0xbff0000000000000, 0x7fefffffffffffff,
-		0x7ff0000000000000, 0xfff0000000000000, 0x7ff0000000000001, 0x7ff8000000000000, 0xfff8000000000123, 1<<63 - 1, 1<<64 - 1,
+		0x7ff0000000000000, 0xfff0000000000000, 0x7ff0000000000001, 0x7ff8000000000000, 0xfff8000000000123, 1<<63 - 1,
+		1<<64 - 1,
 	},
 }
 

@@ -57,6 +57,7 @@ func Complete(dst, others, own []byte, t Type, op Op, factor float64, ranks int)
 
 func checkOwn(t Type) {
 	if !t.OwnLast() {
-		panic(fmt.Sprintf("reduce: partial results of %v are of %v; want a type that is its own accumulator", t, t.Accumulator()))
+		panic(fmt.Sprintf("reduce: partial results of %v are of %v; want a type that is its own accumulator", t,
+			t.Accumulator()))
 	}
 }

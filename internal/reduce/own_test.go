@@ -34,7 +34,8 @@ func TestCompleteGivesFold(t *testing.T) {
 							owner := r.IntN(ranks)
 							order := InOrder(slices.Clone(srcs), owner, typ)
 							want := plainResult(order, typ, op, factor)
-							completeAt(t, r, order, typ, op, factor, want, fmt.Sprintf("%v %v, owner %d of %d, %d elements", op, typ, owner, ranks, n))
+							completeAt(t, r, order, typ, op, factor, want,
+								fmt.Sprintf("%v %v, owner %d of %d, %d elements", op, typ, owner, ranks, n))
 						}
 					}
 				}

@@ -135,6 +135,7 @@ func checkStep(dst []byte, to Type, src []byte, from Type, op Op) {
 	case len(src)%from.Size() != 0:
 		panic(fmt.Sprintf("reduce: %d bytes are no multiple of the %d of %v", len(src), from.Size(), from))
 	case len(dst) != len(src)/from.Size()*to.Size():
-		panic(fmt.Sprintf("reduce: %d bytes of %v for %d of %v; want %d", len(dst), to, len(src), from, len(src)/from.Size()*to.Size()))
+		panic(fmt.Sprintf("reduce: %d bytes of %v for %d of %v; want %d", len(dst), to, len(src), from,
+			len(src)/from.Size()*to.Size()))
 	}
 }

@@ -12,7 +12,9 @@ import (
 
 // steps takes the contributions srcs one by one: next says whether it uses
 // CombineNext, and offset how far its memory is from a cache line.
-func steps(t require.TestingT, r *rand.Rand, srcs [][]byte, typ Type, op Op, factor float64, next bool, offset int) []byte {
+func steps(
+	t require.TestingT, r *rand.Rand, srcs [][]byte, typ Type, op Op, factor float64, next bool, offset int,
+) []byte {
 	n := len(srcs[0])
 	wide := n / typ.Size() * typ.Accumulator().Size()
 	acc, accIntact := window(r, wide, offset)
@@ -190,7 +192,8 @@ func TestStepsConvertEveryHalf(t *testing.T) {
 		put(src, h, 2, uint64(h))
 	}
 	for _, typ := range []Type{F16, BF16} {
-		for _, factor := range []float64{1, -1, 1.0 / 3, 1 + 0x1p-11, 1 + 0x1p-8, 1 - 0x1p-20, 0x1p-10, 0x1p14, 3e38, 1e-38, 0} {
+		for _, factor := range []float64{1, -1, 1.0 / 3, 1 + 0x1p-11, 1 + 0x1p-8, 1 - 0x1p-20, 0x1p-10, 0x1p14, 3e38, 1e-38,
+			0} {
 			want := plainResult([][]byte{src}, typ, PremulSum, factor)
 			for _, l := range Levels() {
 				force(t, l)

@@ -29,8 +29,8 @@ type Peer struct {
 }
 
 // Accept hears what the member at the other end of conn asks for. It waits at most within for that,
-// and before, with a ring, as long for the proof of one of its secrets. Offer waits as long for the answer; later the peer
-// waits as long as the member asks for. The connection belongs to the peer; Accept closes it if it fails.
+// and before, with a ring, as long for the proof of one of its secrets. Offer waits as long for the answer; later the
+// peer waits as long as the member asks for. The connection belongs to the peer; Accept closes it if it fails.
 func Accept(conn net.Conn, ring *Ring, within time.Duration) (*Peer, error) {
 	p := &Peer{line: newLine(conn, within)}
 	p.line.largest = maxEarly
@@ -100,7 +100,8 @@ func (p *Peer) Offer(ports []uint16) error {
 		return fmt.Errorf("the member has sockets for %d stripes; want %d", len(p.Ports), len(ports))
 	}
 	if p.Queue < 1 || p.Datagram-p.Head() < minPayload {
-		return fmt.Errorf("the member's sockets hold %d datagrams of %d bytes; want at least 1 of %d", p.Queue, p.Datagram, p.Head()+minPayload)
+		return fmt.Errorf("the member's sockets hold %d datagrams of %d bytes; want at least 1 of %d", p.Queue, p.Datagram,
+			p.Head()+minPayload)
 	}
 	if p.keys != nil {
 		p.seals = newSeals(kindOf(p.Encrypt), p.keys, len(ports))

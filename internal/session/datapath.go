@@ -46,7 +46,8 @@ type DatapathConfig struct {
 // Close ends the session. An error leaves the session as it was.
 func (s *Session) Datapath(chunk int) (*Datapath, error) {
 	return NewDatapath(DatapathConfig{
-		Sockets: s.sockets, Seals: s.seals, Chunk: chunk, Close: func() error { return s.Close(nil) }, Network: s.hello.Network,
+		Sockets: s.sockets, Seals: s.seals, Chunk: chunk, Close: func() error { return s.Close(nil) },
+		Network: s.hello.Network,
 	})
 }
 
@@ -181,7 +182,8 @@ func (d *Datapath) Wake() { d.poller.Wake() }
 // Stats implements fabric.Switch.
 func (d *Datapath) Stats() fabric.Stats {
 	return fabric.Stats{
-		SentBytes: d.bytesOut.Load(), SentChunks: d.sent.Load(), ReceivedBytes: d.bytesIn.Load(), ReceivedChunks: d.received.Load(),
-		Dropped: d.dropped.Load(), Refused: d.batch.Refused.Load(), Syscalls: d.batch.Syscalls.Load(),
+		SentBytes: d.bytesOut.Load(), SentChunks: d.sent.Load(), ReceivedBytes: d.bytesIn.Load(),
+		ReceivedChunks: d.received.Load(),
+		Dropped:        d.dropped.Load(), Refused: d.batch.Refused.Load(), Syscalls: d.batch.Syscalls.Load(),
 	}
 }

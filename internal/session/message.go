@@ -16,9 +16,6 @@ import (
 // says who disagrees about what.
 const Version = 8
 
-// MaxRanks bounds a job.
-const MaxRanks = collective.MaxRanks
-
 // greeting opens a connection: the switch speaks first, in clear.
 type greeting struct {
 	Magic   string `json:"magic"`
@@ -35,7 +32,7 @@ type Request struct {
 	Job uint64 `json:"job,string"`
 	// Epoch counts the attempts of a communicator to join; a newer one ends older ones.
 	Epoch uint32 `json:"epoch"`
-	// Ranks is the number of ranks of the communicator, from 1 to MaxRanks.
+	// Ranks is the number of ranks of the communicator, from 1 to collective.MaxRanks.
 	Ranks int `json:"ranks"`
 	// Rank is who asks; of no meaning if Child is set.
 	Rank int `json:"rank"`
@@ -75,12 +72,12 @@ func (r *Request) check() error {
 	switch {
 	case r.Version != Version:
 		return fmt.Errorf("version %d of the session protocol; want %d", r.Version, Version)
-	case r.Ranks < 1 || r.Ranks > MaxRanks:
-		return fmt.Errorf("%d ranks; want 1 to %d", r.Ranks, MaxRanks)
+	case r.Ranks < 1 || r.Ranks > collective.MaxRanks:
+		return fmt.Errorf("%d ranks; want 1 to %d", r.Ranks, collective.MaxRanks)
 	case !r.Child && (r.Rank < 0 || r.Rank >= r.Ranks):
 		return fmt.Errorf("rank %d of %d; want 0 to %d", r.Rank, r.Ranks, r.Ranks-1)
-	case r.Named() < 0 || r.Named() >= MaxRanks:
-		return fmt.Errorf("rank %d of the group; want 0 to %d", r.Named(), MaxRanks-1)
+	case r.Named() < 0 || r.Named() >= collective.MaxRanks:
+		return fmt.Errorf("rank %d of the group; want 0 to %d", r.Named(), collective.MaxRanks-1)
 	case r.Milliseconds < minTimeout.Milliseconds() || r.Milliseconds > maxTimeout.Milliseconds():
 		return fmt.Errorf("a timeout of %d ms; want %v to %v", r.Milliseconds, minTimeout, maxTimeout)
 	}

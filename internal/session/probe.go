@@ -18,7 +18,8 @@ const probePause = 20 * time.Millisecond
 // BrokenPath says, for people, that datagrams of so many bytes do not arrive although small ones
 // do.
 func BrokenPath(bytes int, from, to string) string {
-	return fmt.Sprintf("datagrams of %d bytes from %s to %s do not arrive, small ones do: the path's MTU is smaller than the MTU of the "+
+	return fmt.Sprintf("datagrams of %d bytes from %s to %s do not arrive, small ones do: the path's MTU is smaller "+
+		"than the MTU of the "+
 		"interfaces at its ends; lower theirs, or set MCAST_CHUNK (1408 fits a path of 1500)", bytes, from, to)
 }
 
@@ -47,7 +48,9 @@ type prober struct {
 // anybody else uses the sockets, with what Ready has returned. If ctx or the session ends first,
 // the error says what did not pass, in which direction, and the cause.
 func (s *Session) Probe(ctx context.Context, t innetwork.Terms, number int) (err error) {
-	p := &prober{session: s, terms: t, number: number, chunk: make([]byte, t.Chunk), stripes: make([]passed, len(s.sockets))}
+	p := &prober{
+		session: s, terms: t, number: number, chunk: make([]byte, t.Chunk), stripes: make([]passed, len(s.sockets)),
+	}
 	if p.path, err = s.Datapath(t.Chunk); err != nil {
 		return err
 	}
@@ -92,7 +95,8 @@ func (p *prober) first() int {
 // counts as silence.
 func (p *prober) ask() error {
 	for i, s := range p.stripes {
-		h := wire.Slot{Kind: wire.Echo, Stripe: uint8(i), Member: uint16(p.number), Job: p.terms.Job} // both below their Terms' limits
+		// both below their Terms' limits
+		h := wire.Slot{Kind: wire.Echo, Stripe: uint8(i), Member: uint16(p.number), Job: p.terms.Job}
 		if !s.small {
 			p.path.Add(&h, nil)
 		}
@@ -141,7 +145,8 @@ func (p *prober) failure(cause error) error {
 	switch {
 	case !s.small:
 		return fmt.Errorf("the switch's data path does not answer: none of the datagrams from %v to UDP port %d came back; "+
-			"look whether a firewall drops them, or translates addresses or ports of UDP on the way (NAT): %w", socket.Local(), socket.Peer().Port(), cause)
+			"look whether a firewall drops them, or translates addresses or ports of UDP on the way (NAT): %w", socket.Local(),
+			socket.Peer().Port(), cause)
 	case !s.up:
 		return fmt.Errorf("%w: %s", cause, BrokenPath(bytes, me, node))
 	}

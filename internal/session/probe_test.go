@@ -58,13 +58,15 @@ func TestProbe(t *testing.T) {
 		late     int
 		fails    string
 	}{
-		"at once":                {"", 77, chunk, chunk, 0, ""},
-		"with a secret":          {secret, 77, chunk, chunk, 0, ""},
-		"the first are lost":     {"", 77, chunk, chunk, 5, ""},
-		"another job":            {"", 78, chunk, chunk, 0, "does not answer: none of the datagrams from"},
-		"nothing passes":         {"", 77, -1, -1, 0, "does not answer: none of the datagrams from"},
-		"only small ones pass":   {"", 77, 0, 0, 0, "datagrams of 1056 bytes from rank 1 at 127.0.0.1 to the switch at 127.0.0.1 do not arrive, small ones do"},
-		"large ones only go up":  {"", 77, chunk, chunk - 1, 0, "datagrams of 1056 bytes from the switch at 127.0.0.1 to rank 1 at 127.0.0.1 do not arrive, small ones do"},
+		"at once":            {"", 77, chunk, chunk, 0, ""},
+		"with a secret":      {secret, 77, chunk, chunk, 0, ""},
+		"the first are lost": {"", 77, chunk, chunk, 5, ""},
+		"another job":        {"", 78, chunk, chunk, 0, "does not answer: none of the datagrams from"},
+		"nothing passes":     {"", 77, -1, -1, 0, "does not answer: none of the datagrams from"},
+		"only small ones pass": {"", 77, 0, 0, 0,
+			"datagrams of 1056 bytes from rank 1 at 127.0.0.1 to the switch at 127.0.0.1 do not arrive, small ones do"},
+		"large ones only go up": {"", 77, chunk, chunk - 1, 0,
+			"datagrams of 1056 bytes from the switch at 127.0.0.1 to rank 1 at 127.0.0.1 do not arrive, small ones do"},
 		"sealed ones only go up": {secret, 77, chunk, 0, 0, "datagrams of 1080 bytes from the switch"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -28,7 +28,8 @@ func kindOf(encrypt bool) seal.Kind {
 	return seal.Tags
 }
 
-// newSeals returns those of all stripes of a session by the keys of both directions. There must be no others for the session.
+// newSeals returns those of all stripes of a session by the keys of both directions. There must be no others for the
+// session.
 func newSeals(kind seal.Kind, k *keys, stripes int) []Seals {
 	all := make([]Seals, stripes)
 	for i := range uint32(stripes) {

@@ -113,7 +113,9 @@ func TestImpostor(t *testing.T) {
 }
 
 func TestReadSecrets(t *testing.T) {
-	all, err := ReadSecrets(strings.NewReader("# tenants\n\n alice wonderland-and-the-looking-glass \nanonymous-but-long-enough\n"))
+	all,
+		err := ReadSecrets(strings.NewReader("# tenants\n\n alice wonderland-and-the-looking-glass " +
+		"\nanonymous-but-long-enough\n"))
 	require.NoError(t, err)
 	require.Equal(t, Secrets{{"alice", "wonderland-and-the-looking-glass"}, {"", "anonymous-but-long-enough"}}, all)
 	for text, want := range map[string]string{

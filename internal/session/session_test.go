@@ -28,7 +28,9 @@ const (
 	secret = "correct-horse-battery-staple"
 )
 
-var someTerms = innetwork.Terms{Job: 77, Ranks: 3, Stripes: 2, Chunk: 1024, Slots: 16, First: 1<<32 - 3, Queue: 5, Wide: true}
+var someTerms = innetwork.Terms{
+	Job: 77, Ranks: 3, Stripes: 2, Chunk: 1024, Slots: 16, First: 1<<32 - 3, Queue: 5, Wide: true,
+}
 
 // node is a switch at the other end of a Dial.
 type node struct {
@@ -221,7 +223,8 @@ func TestHowASessionEnds(t *testing.T) {
 		want string
 		is   func(*testing.T, error)
 	}{
-		"drain": {func(p *Peer) { _ = p.Drain() }, ErrDraining.Error(), func(t *testing.T, err error) { require.ErrorIs(t, err, ErrDraining) }},
+		"drain": {func(p *Peer) { _ = p.Drain() }, ErrDraining.Error(),
+			func(t *testing.T, err error) { require.ErrorIs(t, err, ErrDraining) }},
 		"error": {func(p *Peer) {
 			_ = p.Fail(&Error{"rank 2 is gone", true, &collective.Disagreement{Ranks: [2]int{2, -1}, What: [2]string{"a", "b"}}})
 		}, "rank 2 is gone", func(t *testing.T, err error) {
@@ -231,12 +234,15 @@ func TestHowASessionEnds(t *testing.T) {
 			require.Equal(t, &collective.Disagreement{Ranks: [2]int{2, -1}, What: [2]string{"a", "b"}}, e.Between)
 		}},
 		"closed": {func(p *Peer) { p.Close() }, "without a farewell", nil},
-		"terms":  {func(p *Peer) { _ = p.Ready(innetwork.Terms{Ranks: 3, Stripes: 2, Chunk: 1 << 20, Slots: 1}, 0) }, "chunks of 1048576 bytes", nil},
-		"slots":  {func(p *Peer) { _ = p.Ready(innetwork.Terms{Job: 1, Ranks: 3, Stripes: 2, Chunk: 8, Slots: 3}, 0) }, "3 slots", nil},
+		"terms": {func(p *Peer) { _ = p.Ready(innetwork.Terms{Ranks: 3, Stripes: 2, Chunk: 1 << 20, Slots: 1}, 0) },
+			"chunks of 1048576 bytes", nil},
+		"slots": {func(p *Peer) { _ = p.Ready(innetwork.Terms{Job: 1, Ranks: 3, Stripes: 2, Chunk: 8, Slots: 3}, 0) },
+			"3 slots", nil},
 		"number": {func(p *Peer) { _ = p.Ready(someTerms, 3) }, "member number 3", nil},
 		"kind":   {func(p *Peer) { _ = p.line.write(note{Kind: "dance"}) }, "dance", nil},
 		"junk":   {func(p *Peer) { _, _ = p.line.conn.Write([]byte("\x00\x00\x00\x02no")) }, "invalid character", nil},
-		"length": {func(p *Peer) { _, _ = p.line.conn.Write([]byte("GET / HTTP/1.1\r\n")) }, "frame of 1195725856 bytes", nil},
+		"length": {func(p *Peer) { _, _ = p.line.conn.Write([]byte("GET / HTTP/1.1\r\n")) }, "frame of 1195725856 bytes",
+			nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := listen(t, nil)
@@ -293,7 +299,8 @@ func TestWhoIsNotAdmitted(t *testing.T) {
 		change  func(*Hello)
 		want    string
 	}{
-		"wrong secret":   {Secrets{{Text: "a-secret-of-somebody-else"}}, func(h *Hello) { h.Secret = secret }, "does not know this secret"},
+		"wrong secret": {Secrets{{Text: "a-secret-of-somebody-else"}}, func(h *Hello) { h.Secret = secret },
+			"does not know this secret"},
 		"no secret":      {Secrets{{Text: secret}}, nil, "set MCAST_SECRET"},
 		"no key":         {nil, func(h *Hello) { h.Encrypt = true }, "MCAST_ENCRYPT takes MCAST_SECRET"},
 		"open node":      {nil, func(h *Hello) { h.Secret = secret }, "the switch has no secrets"},
@@ -346,7 +353,8 @@ func TestRequestsAreChecked(t *testing.T) {
 func TestGarbageIsNoMember(t *testing.T) {
 	n := listen(t, nil)
 	huge := binary.BigEndian.AppendUint32(nil, 1<<31-1)
-	for _, junk := range []string{"GET / HTTP/1.1\r\n\r\n", string(huge), "\x00\x00\x00\x04null", "\x00\x00\x00\x02{}", "\x00\x00\x00\x01", ""} {
+	for _, junk := range []string{"GET / HTTP/1.1\r\n\r\n", string(huge), "\x00\x00\x00\x04null", "\x00\x00\x00\x02{}",
+		"\x00\x00\x00\x01", ""} {
 		conn, err := net.Dial("tcp", n.Addr().String())
 		require.NoError(t, err)
 		_, err = conn.Write([]byte(junk))

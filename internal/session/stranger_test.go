@@ -97,7 +97,8 @@ func TestDialEndsBetweenFrames(t *testing.T) {
 
 func TestPingsAreFew(t *testing.T) {
 	for timeout, want := range map[time.Duration]time.Duration{
-		minTimeout: 250 * time.Millisecond, time.Second: 250 * time.Millisecond, 3 * time.Second: 750 * time.Millisecond, maxTimeout: time.Second,
+		minTimeout: 250 * time.Millisecond, time.Second: 250 * time.Millisecond, 3 * time.Second: 750 * time.Millisecond,
+		maxTimeout: time.Second,
 	} {
 		require.Equal(t, want, interval(timeout))
 		require.LessOrEqual(t, 2*want, timeout)

@@ -9,7 +9,7 @@
 //     the call: a stream waits for a result by a word in pinned memory that the end of the collective
 //     writes, well or not, so that no wait is without an end.
 //   - flight (flight.go) is a piece between its call and its results.
-//   - Stage (stage.go) has the rings of a group.
+//   - Copier (copier.go) has the rings of a group.
 //
 // The driver's work is behind Card; two Cards of one device are equal.
 package staging

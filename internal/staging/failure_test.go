@@ -47,9 +47,11 @@ func TestLimit(t *testing.T) {
 	var said atomic.Pointer[error]
 	all := group(t, 2, 1<<20, 0, func(err error) { said.CompareAndSwap(nil, &err) })
 	r := all[0] // the other one never comes
-	w, err := r.Post(At{Stream: r.stream, Limit: 50 * time.Millisecond}, r.gather(stagingtest.Base, stagingtest.Base+8192, 4096))
+	w, err := r.Post(At{Stream: r.stream, Limit: 50 * time.Millisecond},
+		r.gather(stagingtest.Base, stagingtest.Base+8192, 4096))
 	require.NoError(t, err)
-	require.ErrorContains(t, w.WaitUntil(time.Time{}), "an Allgather of tensors on CUDA device 0 was not done 50ms after its input was there")
+	require.ErrorContains(t, w.WaitUntil(time.Time{}),
+		"an Allgather of tensors on CUDA device 0 was not done 50ms after its input was there")
 	require.ErrorContains(t, *said.Load(), "50ms")
 	w.Release()
 }
@@ -95,7 +97,7 @@ func TestRefusedCallLeavesNoStreamWaiting(t *testing.T) {
 			r.Close()
 			close(late)
 			<-passes(t, r.card, old.in)
-			all[0].Stage = NewStage(r.cfg)
+			all[0].Copier = NewCopier(r.cfg)
 			require.NotSame(t, old, takeRing(r.card, 0), "nobody takes it again")
 		})
 	}
@@ -146,7 +148,7 @@ func TestBrokenDevice(t *testing.T) {
 	r.Close()
 	require.NotSame(t, old, takeRing(r.card, 0), "nobody takes its ring")
 	close(late)
-	r.flying.Done() // the operation is never over; the end of the test waits for all
+	r.inFlight.Done() // the operation is never over; the end of the test waits for all
 }
 
 // TestMakingGoesOn: what was made before the driver refuses is not made again.

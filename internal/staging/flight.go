@@ -4,12 +4,12 @@ import "sync/atomic"
 
 // flight is a piece between its call and its results.
 type flight struct {
-	stage *Stage
-	work  *Work
-	plan  *Plan
-	piece *Piece
-	first bool // of its operation
-	turn  turn
+	copier *Copier
+	work   *Work
+	plan   *Plan
+	piece  *Piece
+	first  bool // of its operation
+	turn   turn
 
 	// Of the ring: where it is staged, and the word to write sequence to when its collective has ended.
 	memory   []byte
@@ -22,8 +22,8 @@ func (f *flight) filled() {
 	if f.first {
 		f.work.began()
 	}
-	f.stage.out.Add(uint64(f.piece.Out.bytes()))
-	f.stage.turns.opened(&f.turn)
+	f.copier.out.Add(uint64(f.piece.Out.bytes()))
+	f.copier.turns.opened(&f.turn)
 }
 
 // begin begins the collective.
@@ -32,23 +32,23 @@ func (f *flight) begin(failed error) (again bool) {
 		f.end(failed)
 		return false
 	}
-	return f.stage.begin(func() (Operation, error) { return f.plan.Start(f.memory, f.piece.Shard) }, f.end)
+	return f.copier.begin(func() (Operation, error) { return f.plan.Start(f.memory, f.piece.Shard) }, f.end)
 }
 
 // end is called once the results are there, or will not be. The stream that waits goes on.
 func (f *flight) end(err error) {
 	if err != nil {
 		f.work.fail(err)
-		spoil(f.memory)
-		f.stage.lost.Do(func() { f.stage.cfg.Lost(f.plan.Name, err) })
+		corrupt(f.memory)
+		f.copier.lost.Do(func() { f.copier.cfg.Lost(f.plan.Name, err) })
 	}
-	f.stage.in.Add(uint64(f.piece.in()))
+	f.copier.in.Add(uint64(f.piece.in()))
 	atomic.StoreUint32(f.word, f.sequence)
 }
 
-// spoil overwrites memory that holds no result, so that nobody takes it for one: floats become NaN,
+// corrupt overwrites memory that holds no result, so that nobody takes it for one: floats become NaN,
 // integers -1 or the largest.
-func spoil(memory []byte) {
+func corrupt(memory []byte) {
 	for i := range memory {
 		memory[i] = 0xFF
 	}

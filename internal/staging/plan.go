@@ -107,33 +107,36 @@ func Allgather(rank, ranks int, send, recv uintptr, bytes int, start Starter) Pl
 // ReduceScatter plans a Reduce-Scatter with a result of so many bytes; the collective leaves it in the
 // own shard.
 func ReduceScatter(rank, ranks int, send, recv uintptr, bytes int, start Starter) Plan {
-	return Plan{Name: "a Reduce-Scatter", Orders: Reduce, Start: start, Pieces: cut(bytes, piece(ranks), func(from, n int) Piece {
-		return Piece{
-			Bytes: ranks * n, Shard: n,
-			Out: Copy{send + uintptr(from), bytes, 0, n, ranks},
-			In:  [2]Copy{{recv + uintptr(from), n, rank * n, n, 1}},
-		}
-	})}
+	return Plan{Name: "a Reduce-Scatter", Orders: Reduce, Start: start,
+		Pieces: cut(bytes, piece(ranks), func(from, n int) Piece {
+			return Piece{
+				Bytes: ranks * n, Shard: n,
+				Out: Copy{send + uintptr(from), bytes, 0, n, ranks},
+				In:  [2]Copy{{recv + uintptr(from), n, rank * n, n, 1}},
+			}
+		})}
 }
 
 // Broadcast plans one of so many bytes from root's buf to everybody's.
 func Broadcast(rank, ranks, root int, buf uintptr, bytes int, start Starter) Plan {
-	return Plan{Name: "a Broadcast", Orders: Gather, Start: start, Pieces: cut(bytes, slot(ranks), func(from, n int) Piece {
-		all := Copy{buf + uintptr(from), n, 0, n, 1}
-		if rank == root {
-			return Piece{Bytes: n, Shard: n, Out: all}
-		}
-		return Piece{Bytes: n, Shard: n, In: [2]Copy{all}}
-	})}
+	return Plan{Name: "a Broadcast", Orders: Gather, Start: start,
+		Pieces: cut(bytes, slot(ranks), func(from, n int) Piece {
+			all := Copy{buf + uintptr(from), n, 0, n, 1}
+			if rank == root {
+				return Piece{Bytes: n, Shard: n, Out: all}
+			}
+			return Piece{Bytes: n, Shard: n, In: [2]Copy{all}}
+		})}
 }
 
 // Allreduce plans one of so many bytes; the collective leaves the result where the input was.
 func Allreduce(ranks int, send, recv uintptr, bytes int, start Starter) Plan {
-	return Plan{Name: "an Allreduce", Orders: Gather | Reduce, Start: start, Pieces: cut(bytes, slot(ranks), func(from, n int) Piece {
-		return Piece{
-			Bytes: n, Shard: n,
-			Out: Copy{send + uintptr(from), n, 0, n, 1},
-			In:  [2]Copy{{recv + uintptr(from), n, 0, n, 1}},
-		}
-	})}
+	return Plan{Name: "an Allreduce", Orders: Gather | Reduce, Start: start,
+		Pieces: cut(bytes, slot(ranks), func(from, n int) Piece {
+			return Piece{
+				Bytes: n, Shard: n,
+				Out: Copy{send + uintptr(from), n, 0, n, 1},
+				In:  [2]Copy{{recv + uintptr(from), n, 0, n, 1}},
+			}
+		})}
 }

@@ -17,15 +17,15 @@ type ring struct {
 	sequence uint32  // of the newest piece
 	words    []byte  // pinned: a word for each slot
 	memory   []byte  // pinned: the slots
-	outgrown [][]byte
-	slots    [slots]place
-	// flying is how many operations are queued that the streams have not passed. One that was queued in part
+	retired  [][]byte
+	slots    [slots]ringSlot
+	// inFlight is how many operations are queued that the streams have not passed. One that was queued in part
 	// counts for ever, so that nobody takes the ring again.
-	flying atomic.Int32
+	inFlight atomic.Int32
 }
 
-// place is a slot.
-type place struct {
+// ringSlot is a slot.
+type ringSlot struct {
 	memory []byte
 	// word is in pinned memory. It holds the sequence number of the last piece in this slot that has ended its
 	// collective.
@@ -82,7 +82,7 @@ func (r *ring) grow(bytes int, made *atomic.Uint64) error {
 		memory = pinned
 	}
 	if r.memory != nil {
-		r.outgrown = append(r.outgrown, r.memory)
+		r.retired = append(r.retired, r.memory)
 	}
 	r.memory = memory
 	size := len(memory) / slots

@@ -28,7 +28,7 @@ func TestSlotsGrow(t *testing.T) {
 	for _, r := range all {
 		<-r.Shut()
 		r.Close()
-		r.Stage = NewStage(r.cfg)
+		r.Copier = NewCopier(r.cfg)
 	}
 	require.Zero(t, step(t, all, 2, 4))
 	require.Zero(t, step(t, all, 3, large))
@@ -84,7 +84,9 @@ func BenchmarkPiece(b *testing.B) {
 	} {
 		b.Run(p.Name, func(b *testing.B) {
 			card := &nothing{}
-			s := NewStage(Config{Ranks: ranks, Open: func(int) (Card, error) { return card, nil }, Err: func() error { return nil }})
+			s := NewCopier(Config{
+				Ranks: ranks, Open: func(int) (Card, error) { return card, nil }, Err: func() error { return nil },
+			})
 			post := func() {
 				w, err := s.Post(At{}, p)
 				if err != nil {

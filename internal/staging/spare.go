@@ -34,8 +34,8 @@ func takeRing(c Card, bytes int) *ring {
 func putRing(r *ring) {
 	spare.Lock()
 	defer spare.Unlock()
-	spare.memory[r.card] = append(spare.memory[r.card], r.outgrown...)
-	r.outgrown = nil
+	spare.memory[r.card] = append(spare.memory[r.card], r.retired...)
+	r.retired = nil
 	spare.rings[r.card] = append(spare.rings[r.card], r)
 }
 

@@ -52,8 +52,8 @@ func (o *outcome) fail(err error) { o.first.CompareAndSwap(nil, &err) }
 // Deferred is an operation of host memory that begins in its turn.
 type Deferred struct {
 	outcome
-	stage *Stage
-	start func() (Operation, error)
+	copier *Copier
+	start  func() (Operation, error)
 }
 
 func (d *Deferred) begin(failed error) (again bool) {
@@ -61,7 +61,7 @@ func (d *Deferred) begin(failed error) (again bool) {
 		d.end(failed)
 		return false
 	}
-	return d.stage.begin(d.start, d.end)
+	return d.copier.begin(d.start, d.end)
 }
 
 func (d *Deferred) end(err error) {

@@ -27,7 +27,8 @@ func TestKeys(t *testing.T) {
 }
 
 func TestModel(t *testing.T) {
-	require.Equal(t, "A CPU @ 2.00GHz", model("processor\t: 0\nmodel\t\t: 143\nmodel name\t: A CPU @ 2.00GHz\n\nprocessor\t: 1\nmodel name\t: another\n"))
+	require.Equal(t, "A CPU @ 2.00GHz",
+		model("processor\t: 0\nmodel\t\t: 143\nmodel name\t: A CPU @ 2.00GHz\n\nprocessor\t: 1\nmodel name\t: another\n"))
 	require.Equal(t, runtime.GOARCH, model("processor\t: 0\nCPU implementer\t: 0x41\n"))
 	require.Equal(t, runtime.GOARCH, model(""))
 }

@@ -63,7 +63,10 @@ func TestWhoIsRefused(t *testing.T) {
 }
 
 func TestJobsOfDifferentSecretsNeverMeet(t *testing.T) {
-	s := start(t, Config{Secrets: session.Secrets{{Name: "a", Text: "the-secret-of-the-first-tenant"}, {Name: "b", Text: "the-secret-of-the-second-tenant"}}})
+	s := start(t, Config{
+		Secrets: session.Secrets{{Name: "a", Text: "the-secret-of-the-first-tenant"},
+			{Name: "b", Text: "the-secret-of-the-second-tenant"}},
+	})
 	one, err := dial(t, s, session.Hello{Job: 1, Secret: "the-secret-of-the-first-tenant"})
 	require.NoError(t, err)
 	other, err := dial(t, s, session.Hello{Job: 1, Epoch: 9, Secret: "the-secret-of-the-second-tenant"})
@@ -75,7 +78,10 @@ func TestJobsOfDifferentSecretsNeverMeet(t *testing.T) {
 
 // TestShareOfASecret gives each of two half of the jobs and of the memory.
 func TestShareOfASecret(t *testing.T) {
-	s := start(t, Config{Jobs: 2, Workers: 1, Memory: 512 << 10, JobMemory: 512 << 10, Secrets: session.Secrets{{Text: "the-secret-of-the-first-tenant"}, {Text: "the-secret-of-the-second-tenant"}}})
+	s := start(t, Config{
+		Jobs: 2, Workers: 1, Memory: 512 << 10, JobMemory: 512 << 10,
+		Secrets: session.Secrets{{Text: "the-secret-of-the-first-tenant"}, {Text: "the-secret-of-the-second-tenant"}},
+	})
 	with := func(word string) func(*session.Hello) { return func(h *session.Hello) { h.Secret = word } }
 	reduceScatter(t, 1, join(t, 2, at(s), with("the-secret-of-the-first-tenant")), someOps...)
 	require.LessOrEqual(t, s.Stats().Memory, int64(256<<10))
@@ -148,7 +154,7 @@ func TestAJobThatIsNeverComplete(t *testing.T) {
 // TestManyRanksThatAreNeverComplete are told so in a text that fits a frame.
 func TestManyRanksThatAreNeverComplete(t *testing.T) {
 	s := start(t, Config{Workers: 1})
-	child, err := dial(t, s, session.Hello{Job: 1, Ranks: session.MaxRanks, Child: true})
+	child, err := dial(t, s, session.Hello{Job: 1, Ranks: collective.MaxRanks, Child: true})
 	require.NoError(t, err)
 	ranks := make([]int, 10_000)
 	for half := range 2 {

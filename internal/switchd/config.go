@@ -53,8 +53,8 @@ type Config struct {
 	Chunk int
 	// Network is what the switch reaches members and its parent over. Default: the kernel.
 	Network session.Network
-	// Elsewhere says that what goes from an address of this host to a member leaves by another interface than the one that has
-	// the address; empty: it does not. Default: nobody asks.
+	// Elsewhere says that what goes from an address of this host to a member leaves by another interface than the one that
+	// has the address; empty: it does not. Default: nobody asks.
 	Elsewhere func(local, member netip.Addr) string
 	// Offload is for tests. Default: the best that there is.
 	Offload batch.Offload
@@ -88,11 +88,14 @@ func (c Config) complete() (Config, error) {
 		}
 	}
 	check(c.Workers >= 1 && c.Workers <= MaxWorkers, "%d workers; want 1 to %d", c.Workers, MaxWorkers)
-	check(c.Memory >= 0 && c.JobMemory >= 0 && c.JobMemory <= c.Memory, "memory of %d bytes, and %d for a job; want at most as much for a job", c.Memory, c.JobMemory)
+	check(c.Memory >= 0 && c.JobMemory >= 0 && c.JobMemory <= c.Memory,
+		"memory of %d bytes, and %d for a job; want at most as much for a job", c.Memory, c.JobMemory)
 	check(c.Chunk >= 8, "chunks of %d bytes; want at least 8", c.Chunk)
 	check(c.Rate > 0, "a rate of %v bit/s; want more than 0", c.Rate)
-	check(c.FirstPort <= c.LastPort && (c.FirstPort > 0 || c.LastPort == 0), "ports %d to %d; want first to last", c.FirstPort, c.LastPort)
-	check(c.Jobs > 0 && c.Members > 0 && c.JoinTimeout > 0, "%d jobs, %d members, %v to join; want more than 0 each", c.Jobs, c.Members, c.JoinTimeout)
+	check(c.FirstPort <= c.LastPort && (c.FirstPort > 0 || c.LastPort == 0), "ports %d to %d; want first to last",
+		c.FirstPort, c.LastPort)
+	check(c.Jobs > 0 && c.Members > 0 && c.JoinTimeout > 0, "%d jobs, %d members, %v to join; want more than 0 each",
+		c.Jobs, c.Members, c.JoinTimeout)
 	if c.Parent != "" {
 		_, _, err := net.SplitHostPort(c.Parent)
 		check(err == nil, "parent %q; want host:port", c.Parent)

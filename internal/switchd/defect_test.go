@@ -23,7 +23,9 @@ func TestADefectEndsOneJob(t *testing.T) {
 	others := join(t, 2, at(n), nil)
 	op := collective.Op{Count: 10_000, Type: reduce.F32, Reduction: reduce.Sum}
 	reduceScatter(t, 1, others, op)
-	c := innetwork.StageConfig{Terms: innetwork.Terms{Ranks: 1, Stripes: 1, Chunk: 8, Slots: 1}, Members: 1, Owner: []int{0}}
+	c := innetwork.StageConfig{
+		Terms: innetwork.Terms{Ranks: 1, Stripes: 1, Chunk: 8, Slots: 1}, Members: 1, Owner: []int{0},
+	}
 	c.Memory = make([]byte, innetwork.MemoryFor(&c))
 	broken, err := node.New(c)
 	require.NoError(t, err)

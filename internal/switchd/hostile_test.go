@@ -30,7 +30,8 @@ func junk(rng *rand.Rand, t *innetwork.Terms, sealed bool) []byte {
 		return b
 	}
 	h := wire.Slot{
-		Kind: wire.SlotKind(1 + rng.IntN(4)), Type: uint8(rng.IntN(12)), Op: uint8(rng.IntN(6)), Stripe: uint8(rng.IntN(t.Stripes)),
+		Kind: wire.SlotKind(1 + rng.IntN(4)), Type: uint8(rng.IntN(12)), Op: uint8(rng.IntN(6)),
+		Stripe: uint8(rng.IntN(t.Stripes)),
 		Member: uint16(rng.IntN(3)), Owner: uint16(rng.IntN(4)), Slot: t.First + uint32(rng.IntN(t.Slots)), Job: t.Job,
 	}
 	if !sealed {
@@ -70,8 +71,8 @@ func TestGarbage(t *testing.T) {
 	}
 }
 
-// TestNobodyGetsMoreBack than he has sent, who forges a member's address: with a secret nothing, and without one as many
-// datagrams as probes that are empty. A probe with a payload has its header once more.
+// TestNobodyGetsMoreBack than he has sent, who forges a member's address: with a secret nothing, and without one as
+// many datagrams as probes that are empty. A probe with a payload has its header once more.
 func TestNobodyGetsMoreBack(t *testing.T) {
 	const batches, batch, payload = 10, 50, 1000
 	for _, word := range []string{"", secret} {
@@ -115,7 +116,9 @@ func TestStrangers(t *testing.T) {
 	conn, err := net.DialUDP("udp4", nil, &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: peer.(*unix.SockaddrInet4).Port})
 	require.NoError(t, err)
 	defer func() { _ = conn.Close() }()
-	h := wire.Slot{Kind: wire.Contribution, Type: uint8(reduce.F32), Slot: members[0].Terms.First, Job: members[0].Terms.Job}
+	h := wire.Slot{
+		Kind: wire.Contribution, Type: uint8(reduce.F32), Slot: members[0].Terms.First, Job: members[0].Terms.Job,
+	}
 	b := make([]byte, wire.SlotSize+400)
 	h.Put(b)
 	for range 10 {

@@ -63,8 +63,10 @@ func jobName(p *session.Peer) string {
 func newJob(s *Server, key jobKey, p *session.Peer) *job {
 	ctx, cancel := owntime.WithTimeout(context.Background(), s.cfg.JoinTimeout, context.DeadlineExceeded)
 	j := &job{
-		server: s, key: key, epoch: p.Epoch, ranks: p.Ranks, reproducible: p.Reproducible, encrypt: p.Encrypt, name: jobName(p),
-		offered: make(chan struct{}), probed: make(chan struct{}), over: make(chan struct{}), released: make(chan struct{}), cancel: cancel,
+		server: s, key: key, epoch: p.Epoch, ranks: p.Ranks, reproducible: p.Reproducible, encrypt: p.Encrypt,
+		name:    jobName(p),
+		offered: make(chan struct{}), probed: make(chan struct{}), over: make(chan struct{}), released: make(chan struct{}),
+		cancel:   cancel,
 		reserved: map[int]*session.Peer{}, inGroup: map[int]int{}, reported: map[int]bool{},
 	}
 	j.timer = owntime.AfterFunc(s.cfg.JoinTimeout, j.joinTimedOut)
@@ -103,8 +105,10 @@ func (j *job) reserve(p *session.Peer, ranks, inGroup []int) error {
 	}
 	seen := make(map[int]bool, len(ranks))
 	for i, r := range ranks {
-		if r < 0 || r >= j.ranks || seen[r] || inGroup[i] < 0 || inGroup[i] >= session.MaxRanks {
-			return refuse(mismatched, "place %d of %d for rank %d of the group: it is no place, or is there twice, or that is no rank", r, j.ranks, inGroup[i])
+		if r < 0 || r >= j.ranks || seen[r] || inGroup[i] < 0 || inGroup[i] >= collective.MaxRanks {
+			return refuse(mismatched,
+				"place %d of %d for rank %d of the group: it is no place, or is there twice, or that is no rank", r, j.ranks,
+				inGroup[i])
 		}
 		seen[r] = true
 		if other := j.reserved[r]; other != nil && other != p {
@@ -155,7 +159,8 @@ func (j *job) serve(p *session.Peer) {
 	}
 	if ask := j.server.cfg.Elsewhere; ask != nil {
 		if text := ask(p.Local(), p.Remote()); text != "" {
-			j.server.cfg.Log.Warn("results leave by another interface than members send to; name the address of the one that they leave by (--bind), or mend the route",
+			j.server.cfg.Log.Warn("results leave by another interface than members send to; name the address of the one that "+
+				"they leave by (--bind), or mend the route",
 				"job", j.name, "member", p.Name(), "why", text)
 		}
 	}
@@ -206,7 +211,9 @@ func (j *job) open(p *session.Peer) (*member, error) {
 	m := &member{peer: p, inGroup: map[int]int{}}
 	var ports []uint16
 	for range j.width {
-		socket, err := c.Network.Socket(datagram.Options{Local: p.Local(), First: c.FirstPort, Last: c.LastPort, Offload: c.Offload})
+		socket, err := c.Network.Socket(datagram.Options{
+			Local: p.Local(), First: c.FirstPort, Last: c.LastPort, Offload: c.Offload,
+		})
 		if err != nil {
 			j.server.counters.refuse(noSocket)
 			return m, err
@@ -301,7 +308,9 @@ func (j *job) startIfComplete() {
 		for _, r := range ranks {
 			j.reported[r] = true
 		}
-		if err := j.parent.ReportBelow(session.Below{Ranks: ranks, InGroup: named(ranks, j.inGroup), Chunk: j.chunk(), Room: j.room()}); err != nil {
+		if err := j.parent.ReportBelow(session.Below{
+			Ranks: ranks, InGroup: named(ranks, j.inGroup), Chunk: j.chunk(), Room: j.room(),
+		}); err != nil {
 			go j.end(&session.Error{Text: fmt.Sprintf("parent switch: %v", err)})
 		}
 		return
@@ -359,7 +368,10 @@ func (j *job) joinTimedOut() {
 	j.mu.Unlock()
 	if !running {
 		j.server.counters.refuse(incomplete)
-		j.end(&session.Error{Text: fmt.Sprintf("after %v only ranks %s have joined, %d of %d", j.server.cfg.JoinTimeout, list(ranks), len(ranks), j.ranks)})
+		j.end(&session.Error{
+			Text: fmt.Sprintf("after %v only ranks %s have joined, %d of %d", j.server.cfg.JoinTimeout, list(ranks), len(ranks),
+				j.ranks),
+		})
 	}
 }
 
@@ -404,7 +416,9 @@ func (j *job) disagree(e *innetwork.MemberMismatchError) *session.Error {
 		}
 	}
 	a, b := j.members[e.Members[0]], j.members[e.Members[1]]
-	return &session.Error{Text: fmt.Sprintf("ranks disagree: %v called %s, %v %s", a, d.What[0], b, d.What[1]), Mismatch: true, Between: &d}
+	return &session.Error{
+		Text: fmt.Sprintf("ranks disagree: %v called %s, %v %s", a, d.What[0], b, d.What[1]), Mismatch: true, Between: &d,
+	}
 }
 
 // timeout is the least that members asked for.

@@ -69,7 +69,8 @@ const (
 	reasons
 )
 
-var reasonNames = [reasons]string{"handshake", "draining", "stale epoch", "mismatch", "incomplete", "too many", "memory", "socket"}
+var reasonNames = [reasons]string{"handshake", "draining", "stale epoch", "mismatch", "incomplete", "too many",
+	"memory", "socket"}
 
 // counters are what sessions count.
 type counters struct {
@@ -112,28 +113,43 @@ func perWorker(name, help string, kind prometheus.ValueType, value func(*tally) 
 }
 
 var metrics = []metric{
-	perWorker("received_bytes_total", "Bytes of datagrams received, headers included.", prometheus.CounterValue, func(t *tally) uint64 { return t.BytesIn }),
-	perWorker("sent_bytes_total", "Bytes of datagrams sent, headers included.", prometheus.CounterValue, func(t *tally) uint64 { return t.BytesOut }),
-	perWorker("summed_bytes_total", "Bytes of elements of contributions taken.", prometheus.CounterValue, func(t *tally) uint64 { return t.SummedBytes }),
-	perWorker("contributions_total", "Contributions taken, kept ones included.", prometheus.CounterValue, func(t *tally) uint64 { return t.Contributions }),
+	perWorker("received_bytes_total", "Bytes of datagrams received, headers included.", prometheus.CounterValue,
+		func(t *tally) uint64 { return t.BytesIn }),
+	perWorker("sent_bytes_total", "Bytes of datagrams sent, headers included.", prometheus.CounterValue,
+		func(t *tally) uint64 { return t.BytesOut }),
+	perWorker("summed_bytes_total", "Bytes of elements of contributions taken.", prometheus.CounterValue,
+		func(t *tally) uint64 { return t.SummedBytes }),
+	perWorker("contributions_total", "Contributions taken, kept ones included.", prometheus.CounterValue,
+		func(t *tally) uint64 { return t.Contributions }),
 	perWorker("slots_total", "Slots reduced.", prometheus.CounterValue, func(t *tally) uint64 { return t.Slots }),
-	perWorker("results_total", "Results sent, again included.", prometheus.CounterValue, func(t *tally) uint64 { return t.Results }),
-	perWorker("results_again_total", "Results sent more than once.", prometheus.CounterValue, func(t *tally) uint64 { return t.Again }),
-	perWorker("duplicates_total", "Contributions that were there already.", prometheus.CounterValue, func(t *tally) uint64 { return t.Duplicates }),
-	perWorker("stale_total", "Contributions to slots that are not held.", prometheus.CounterValue, func(t *tally) uint64 { return t.Stale }),
-	perWorker("malformed_total", "Datagrams that no member can mean.", prometheus.CounterValue, func(t *tally) uint64 { return t.Malformed + t.Garbage }),
-	perWorker("bad_tags_total", "Datagrams with a wrong tag.", prometheus.CounterValue, func(t *tally) uint64 { return t.BadTags }),
-	perWorker("gaps_total", "Losses of contributions that were noticed and reported.", prometheus.CounterValue, func(t *tally) uint64 { return t.Gaps }),
-	perWorker("polls_total", "Polls of members that were answered.", prometheus.CounterValue, func(t *tally) uint64 { return t.Polls }),
-	perWorker("errors_total", "Errors that the kernel reported about datagrams.", prometheus.CounterValue, func(t *tally) uint64 { return t.Errors }),
-	perWorker("slots_in_use", "Slots that hold something.", prometheus.GaugeValue, func(t *tally) uint64 { return t.SlotsInUse }),
+	perWorker("results_total", "Results sent, again included.", prometheus.CounterValue,
+		func(t *tally) uint64 { return t.Results }),
+	perWorker("results_again_total", "Results sent more than once.", prometheus.CounterValue,
+		func(t *tally) uint64 { return t.Again }),
+	perWorker("duplicates_total", "Contributions that were there already.", prometheus.CounterValue,
+		func(t *tally) uint64 { return t.Duplicates }),
+	perWorker("stale_total", "Contributions to slots that are not held.", prometheus.CounterValue,
+		func(t *tally) uint64 { return t.Stale }),
+	perWorker("malformed_total", "Datagrams that no member can mean.", prometheus.CounterValue,
+		func(t *tally) uint64 { return t.Malformed + t.Garbage }),
+	perWorker("bad_tags_total", "Datagrams with a wrong tag.", prometheus.CounterValue,
+		func(t *tally) uint64 { return t.BadTags }),
+	perWorker("gaps_total", "Losses of contributions that were noticed and reported.", prometheus.CounterValue,
+		func(t *tally) uint64 { return t.Gaps }),
+	perWorker("polls_total", "Polls of members that were answered.", prometheus.CounterValue,
+		func(t *tally) uint64 { return t.Polls }),
+	perWorker("errors_total", "Errors that the kernel reported about datagrams.", prometheus.CounterValue,
+		func(t *tally) uint64 { return t.Errors }),
+	perWorker("slots_in_use", "Slots that hold something.", prometheus.GaugeValue,
+		func(t *tally) uint64 { return t.SlotsInUse }),
 }
 
 var (
 	jobsDesc    = prometheus.NewDesc("mcast_switch_jobs", "Jobs that are here.", nil, nil)
 	membersDesc = prometheus.NewDesc("mcast_switch_members", "Sessions of members of jobs.", nil, nil)
 	memoryDesc  = prometheus.NewDesc("mcast_switch_memory_bytes", "Slot memory of all jobs.", nil, nil)
-	refusedDesc = prometheus.NewDesc("mcast_switch_refused_total", "Members that were not admitted, and jobs that did not start.", []string{"reason"}, nil)
+	refusedDesc = prometheus.NewDesc("mcast_switch_refused_total",
+		"Members that were not admitted, and jobs that did not start.", []string{"reason"}, nil)
 )
 
 // Describe implements prometheus.Collector.

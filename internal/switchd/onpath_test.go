@@ -104,7 +104,8 @@ func joinThrough(t *testing.T, s *Server, change func(*session.Hello)) ([]*switc
 			return
 		}
 		defer here.Close()
-		there, err := (&net.Dialer{LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(asMember, 0))}).Dial("tcp", s.Addr().String())
+		there, err := (&net.Dialer{LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(asMember, 0))}).Dial("tcp",
+			s.Addr().String())
 		if err != nil {
 			return
 		}
@@ -176,7 +177,9 @@ func TestOnThePath(t *testing.T) {
 func TestOnThePathWithSecret(t *testing.T) {
 	for name, encrypt := range map[string]bool{"tags": false, "encryption": true} {
 		t.Run(name, func(t *testing.T) {
-			s := start(t, Config{Workers: 1, Chunk: 1416, Secrets: session.Secrets{{Text: "the-secret-of-the-first-tenant"}, {Text: secret}}})
+			s := start(t, Config{
+				Workers: 1, Chunk: 1416, Secrets: session.Secrets{{Text: "the-secret-of-the-first-tenant"}, {Text: secret}},
+			})
 			members, spies := joinThrough(t, s, func(h *session.Hello) { h.Secret, h.Encrypt = secret, encrypt })
 			reduceScatter(t, 1, members, oneOp)
 			require.Equal(t, !encrypt, contains(spies, 1))
@@ -269,7 +272,9 @@ func (w *wrapped) begin(t *testing.T) (members []*switchtest.Rank, node *worker,
 // newWrapped connects them.
 func newWrapped(t *testing.T, kind seal.Kind) *wrapped {
 	t.Helper()
-	w := &wrapped{terms: innetwork.Terms{Job: 9, Ranks: 2, Stripes: 1, Tracks: 1, Chunk: 1024, Slots: 64, First: 1<<32 - 3, Queue: 64}}
+	w := &wrapped{
+		terms: innetwork.Terms{Job: 9, Ranks: 2, Stripes: 1, Tracks: 1, Chunk: 1024, Slots: 64, First: 1<<32 - 3, Queue: 64},
+	}
 	on := func(port uint16) netip.AddrPort { return netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), port) }
 	for r := range 2 {
 		node, member := open(t, 0), open(t, 0)
@@ -322,7 +327,8 @@ func (c *carried) Send(head, _ []byte) syscall.Errno {
 func TestReplayAfterAWrap(t *testing.T) {
 	for _, kind := range []seal.Kind{seal.Tags, seal.Encryption} {
 		for name, c := range map[string]struct{ up, counted bool }{
-			"to the node": {true, true}, "to the ranks": {false, true}, "to the node, not counted": {true, false}, "to the ranks, not counted": {false, false},
+			"to the node": {true, true}, "to the ranks": {false, true}, "to the node, not counted": {true, false},
+			"to the ranks, not counted": {false, false},
 		} {
 			t.Run(fmt.Sprint(name, ", ", kind), func(t *testing.T) { replayAfterAWrap(t, kind, c.up, c.counted) })
 		}
@@ -376,7 +382,8 @@ func replayAfterAWrap(t *testing.T, kind seal.Kind, up, counted bool) {
 	done := func() bool { return members[0].Done() && members[1].Done() }
 	if !counted && !up { // ranks that hold results which the switch has not sent find no end
 		done = func() bool {
-			return members[0].Stats().ReceivedBytes >= lengths(recorded[0]) && members[1].Stats().ReceivedBytes >= lengths(recorded[1])
+			return members[0].Stats().ReceivedBytes >= lengths(recorded[0]) &&
+				members[1].Stats().ReceivedBytes >= lengths(recorded[1])
 		}
 	}
 	taken := func(r int) bool { return !bytes.Equal(make([]byte, 64), recvs[r][0][:64]) }

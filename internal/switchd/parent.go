@@ -23,7 +23,8 @@ func (j *job) joinParent(ctx context.Context, tenant session.Secret, millisecond
 	timeout := time.Duration(milliseconds) * time.Millisecond
 	up, err := session.Dial(ctx, j.server.cfg.Parent, session.Hello{
 		Job: j.key.id, Epoch: j.epoch, Ranks: j.ranks, Child: true, Reproducible: j.reproducible,
-		Secret: tenant.Text, Encrypt: j.encrypt, Timeout: timeout, Offload: j.server.cfg.Offload, Network: j.server.cfg.Network,
+		Secret: tenant.Text, Encrypt: j.encrypt, Timeout: timeout, Offload: j.server.cfg.Offload,
+		Network: j.server.cfg.Network,
 	})
 	if err != nil {
 		j.end(&session.Error{Text: fmt.Sprintf("parent switch: %v", err)})

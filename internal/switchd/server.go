@@ -14,17 +14,17 @@ import (
 
 // Server is a running switch. Any goroutine may call its methods.
 type Server struct {
-	cfg       Config
-	listener  net.Listener
-	workers   []*worker
-	counters  counters
-	sessions  sync.WaitGroup // serve, one a connection
-	ended     sync.WaitGroup // run, one a worker
-	open      chan struct{}  // a place for each connection
-	memory    *budget
-	ring      *session.Ring // nil: no secrets
-	strangers *strangers
-	refusals  refusals
+	cfg      Config
+	listener net.Listener
+	workers  []*worker
+	counters counters
+	sessions sync.WaitGroup // serve, one a connection
+	ended    sync.WaitGroup // run, one a worker
+	open     chan struct{}  // a place for each connection
+	memory   *budget
+	ring     *session.Ring // nil: no secrets
+	pending  *pendingConns
+	refusals refusals
 
 	mu       sync.Mutex
 	jobs     map[jobKey]*job
@@ -59,7 +59,8 @@ func Start(c Config) (*Server, error) {
 		return nil, fmt.Errorf("switch: %w", err)
 	}
 	s := &Server{
-		cfg: c, ring: ring, strangers: newStrangers(c.Members), memory: newBudget(c.Memory, len(c.Secrets)), jobs: map[jobKey]*job{},
+		cfg: c, ring: ring, pending: newPendingConns(c.Members), memory: newBudget(c.Memory, len(c.Secrets)),
+		jobs:  map[jobKey]*job{},
 		conns: map[net.Conn]struct{}{}, empty: make(chan struct{}),
 		open: make(chan struct{}, c.Members+c.Members/4), // some are not admitted yet, or refused
 	}
@@ -135,16 +136,16 @@ func (s *Server) closeConns() {
 
 // serve runs a session from greeting to end.
 func (s *Server) serve(conn net.Conn) {
-	one, ok := s.strangers.enter(conn, time.Now())
+	one, ok := s.pending.enter(conn, time.Now())
 	if !ok {
 		s.counters.refuse(tooMany)
 		return // the connection is closed: nothing was promised
 	}
 	p, err := session.Accept(conn, s.ring, handshake)
 	if err != nil && s.ring != nil {
-		s.strangers.failed(one, time.Now())
+		s.pending.failed(one, time.Now())
 	} else {
-		s.strangers.leave(one)
+		s.pending.leave(one)
 	}
 	if err != nil {
 		s.counters.refuse(unproven)

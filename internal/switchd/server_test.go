@@ -37,7 +37,9 @@ func join(t *testing.T, ranks int, node func(rank int) *Server, change func(*ses
 	return members
 }
 
-func tryJoin(t *testing.T, ranks int, node func(rank int) *Server, change func(*session.Hello)) ([]*switchtest.Rank, error) {
+func tryJoin(
+	t *testing.T, ranks int, node func(rank int) *Server, change func(*session.Hello),
+) ([]*switchtest.Rank, error) {
 	t.Helper()
 	members := make([]*switchtest.Rank, ranks)
 	ctx := systest.Context(t)
@@ -265,9 +267,11 @@ func TestTree(t *testing.T) {
 			root := start(t, Config{Workers: 2, Secrets: secrets(c.secret)})
 			nodes := []*Server{root}
 			for workers := range 2 {
-				nodes = append(nodes, start(t, Config{Workers: workers + 1, Secrets: secrets(c.secret), Parent: root.Addr().String()}))
+				nodes = append(nodes,
+					start(t, Config{Workers: workers + 1, Secrets: secrets(c.secret), Parent: root.Addr().String()}))
 			}
-			members := join(t, 5, func(r int) *Server { return nodes[c.below(r)] }, func(h *session.Hello) { h.Secret, h.Encrypt, h.Reproducible = c.secret, c.encrypt, !c.fast })
+			members := join(t, 5, func(r int) *Server { return nodes[c.below(r)] },
+				func(h *session.Hello) { h.Secret, h.Encrypt, h.Reproducible = c.secret, c.encrypt, !c.fast })
 			require.True(t, members[0].Terms.Wide)
 			reduceScatter(t, 1, members, someOps...)
 			reduceScatter(t, 2, members, someOps[3], someOps[1])

@@ -158,15 +158,15 @@ func TestEarlyDatagrams(t *testing.T) {
 // TestManyStrangers take all places that those of their address have, and none of others. They have each for a second.
 func TestManyStrangers(t *testing.T) {
 	s := start(t, Config{Members: 200})
-	for range 2 * leastStrangers {
+	for range 2 * minPending {
 		conn, err := net.Dial("tcp", s.Addr().String())
 		require.NoError(t, err)
 		defer func() { _ = conn.Close() }()
 		require.NoError(t, conn.SetReadDeadline(systest.Deadline()))
 		_ = stranger{conn}.read(&struct{}{}) // the greeting, or nothing
-		s.strangers.mu.Lock()
-		require.LessOrEqual(t, len(s.strangers.all[network(stranger{conn})]), leastStrangers)
-		s.strangers.mu.Unlock()
+		s.pending.mu.Lock()
+		require.LessOrEqual(t, len(s.pending.all[network(stranger{conn})]), minPending)
+		s.pending.mu.Unlock()
 	}
 	other, err := (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}).Dial("tcp", s.Addr().String())
 	require.NoError(t, err)
@@ -197,18 +197,18 @@ func (c *caller) Close() error {
 // TestPlacesOfStrangers: a newcomer gets the place of the oldest of his network once that one has had his time, and no
 // other place.
 func TestPlacesOfStrangers(t *testing.T) {
-	s, start := newStrangers(0), time.Now()
-	all := make([]*caller, leastStrangers)
+	s, start := newPendingConns(0), time.Now()
+	all := make([]*caller, minPending)
 	for i := range all {
 		all[i] = &caller{from: "2001:db8::1:" + fmt.Sprint(i)}
 		_, ok := s.enter(all[i], start.Add(time.Duration(i)))
 		require.True(t, ok)
 	}
-	_, ok := s.enter(&caller{from: "2001:db8::2"}, start.Add(strangerTime-1))
+	_, ok := s.enter(&caller{from: "2001:db8::2"}, start.Add(pendingTime-1))
 	require.False(t, ok)
 	_, ok = s.enter(&caller{from: "2001:db8:0:1::"}, start)
 	require.True(t, ok)
-	last, ok := s.enter(&caller{from: "2001:db8::2"}, start.Add(strangerTime))
+	last, ok := s.enter(&caller{from: "2001:db8::2"}, start.Add(pendingTime))
 	require.True(t, ok)
 	for i, c := range all {
 		require.Equal(t, i == 0, c.closed)
@@ -216,7 +216,7 @@ func TestPlacesOfStrangers(t *testing.T) {
 	s.leave(last)
 	s.leave(last) // twice is once
 	for range 2 {
-		_, ok = s.enter(&caller{from: "2001:db8::3"}, start.Add(strangerTime))
+		_, ok = s.enter(&caller{from: "2001:db8::3"}, start.Add(pendingTime))
 		require.Equal(t, last != nil, ok)
 		last = nil
 	}
@@ -233,7 +233,7 @@ func TestFailedProofs(t *testing.T) {
 	s := start(t, Config{Members: 200, Secrets: secrets(secret)})
 	begun := time.Now()
 	looked := 0
-	for range 4 * leastStrangers {
+	for range 4 * minPending {
 		conn, err := net.Dial("tcp", s.Addr().String())
 		require.NoError(t, err)
 		require.NoError(t, conn.SetReadDeadline(systest.Deadline()))
@@ -245,16 +245,16 @@ func TestFailedProofs(t *testing.T) {
 		_, _ = io.Copy(io.Discard, conn) // until the switch hangs up
 		require.NoError(t, conn.Close())
 	}
-	seconds := int(time.Since(begun) / strangerTime) //nolint:forbidigo // the more time it took, the more were looked at
-	require.LessOrEqual(t, looked, leastStrangers*(1+seconds))
+	seconds := int(time.Since(begun) / pendingTime) //nolint:forbidigo // the more time it took, the more were looked at
+	require.LessOrEqual(t, looked, minPending*(1+seconds))
 	systest.Eventually(t, func() bool {
 		_, err := dial(t, s, session.Hello{Job: 1, Secret: secret})
 		return err == nil
 	})
 	systest.Eventually(t, func() bool {
-		s.strangers.mu.Lock()
-		defer s.strangers.mu.Unlock()
-		return len(s.strangers.all) == 0
+		s.pending.mu.Lock()
+		defer s.pending.mu.Unlock()
+		return len(s.pending.all) == 0
 	})
 }
 

@@ -63,7 +63,8 @@ func newStripe(j *job, c innetwork.StageConfig) (*stripe, error) {
 	var up node.Link
 	if j.parent != nil {
 		s.up = &link{
-			stripe: s, member: innetwork.Up, socket: j.parent.Sockets()[c.Stripe], seals: j.parent.Seals(c.Stripe), room: datagram.Full,
+			stripe: s, member: innetwork.Up, socket: j.parent.Sockets()[c.Stripe], seals: j.parent.Seals(c.Stripe),
+			room: datagram.Full,
 		}
 		up = s.up
 	}

@@ -44,7 +44,9 @@ func connect(t *testing.T, a, b *datagram.Socket) {
 func adopted(t *testing.T, w *worker, members int) (*stripe, []*datagram.Socket) {
 	t.Helper()
 	j, ends := &job{}, make([]*datagram.Socket, members)
-	c := innetwork.StageConfig{Terms: innetwork.Terms{Job: 1, Ranks: members, Stripes: 1, Chunk: 1024, Slots: 64, Queue: 64}, Members: members}
+	c := innetwork.StageConfig{
+		Terms: innetwork.Terms{Job: 1, Ranks: members, Stripes: 1, Chunk: 1024, Slots: 64, Queue: 64}, Members: members,
+	}
 	for r := range members {
 		node := open(t, 0)
 		ends[r] = open(t, 0)

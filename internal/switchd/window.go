@@ -83,7 +83,8 @@ func (j *job) delay() time.Duration {
 // members hold.
 func (j *job) terms() (innetwork.Terms, error) {
 	t := innetwork.Terms{
-		Job: rand.Uint64() | 1, Ranks: j.ranks, Stripes: j.width, Tracks: innetwork.TracksFor(j.ranks), Chunk: j.chunk(), First: rand.Uint32(),
+		Job: rand.Uint64() | 1, Ranks: j.ranks, Stripes: j.width, Tracks: innetwork.TracksFor(j.ranks), Chunk: j.chunk(),
+		First: rand.Uint32(),
 	}
 	if t.Chunk < 8 {
 		return t, fmt.Errorf("the paths to the members carry chunks of %d bytes; want at least 8", t.Chunk)
@@ -106,9 +107,11 @@ func (j *job) terms() (innetwork.Terms, error) {
 	for int64(t.Slots)*cost > j.affordable() || t.Slots*t.Chunk > j.narrowest() {
 		if t.Slots /= 2; t.Slots < least {
 			j.server.counters.refuse(noMemory)
-			return t, fmt.Errorf("the job needs at least %d bytes of slot memory (%d slots of %d bytes in each of %d stripes, %d members); "+
-				"the switch has %d bytes left and allows %d a job", int64(least)*cost, least, t.Chunk, j.width, len(j.members),
-				j.server.memory.free(j.key.secret), j.server.cfg.JobMemory)
+			return t,
+				fmt.Errorf("the job needs at least %d bytes of slot memory (%d slots of %d bytes in each of %d stripes, %d "+
+					"members); "+
+					"the switch has %d bytes left and allows %d a job", int64(least)*cost, least, t.Chunk, j.width, len(j.members),
+					j.server.memory.free(j.key.secret), j.server.cfg.JobMemory)
 		}
 	}
 	t.Queue = j.queue(&t)
@@ -190,7 +193,8 @@ func (j *job) start(t innetwork.Terms, number int) error {
 		j.server.worker(i).add(s)
 	}
 	j.server.cfg.Log.Info("job started", "job", j.name, "epoch", j.epoch, "ranks", j.ranks, "members", len(j.members),
-		"mode", mode(j.ranks, j.reproducible, j.encrypt), "chunk", t.Chunk, "slots", t.Slots, "queue", t.Queue, "stripes", j.width, "tracks", t.Tracks,
+		"mode", mode(j.ranks, j.reproducible, j.encrypt), "chunk", t.Chunk, "slots", t.Slots, "queue", t.Queue, "stripes",
+		j.width, "tracks", t.Tracks,
 		"bytes", total)
 	for i, m := range j.members {
 		_ = m.peer.Ready(t, i) // its session notices if that does not arrive

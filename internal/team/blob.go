@@ -72,7 +72,8 @@ func (b *Blob) offers() (o offers, err error) {
 		}
 		a, err := netip.ParseAddr(f.text)
 		if err != nil || a.Is4() != f.is4 || a.Is4In6() {
-			return o, Argument("blob of rank %d has the addresses %q and %q; want one of IPv4, one of IPv6, or both", b.Rank, b.Address, b.Address6)
+			return o, Argument("blob of rank %d has the addresses %q and %q; want one of IPv4, one of IPv6, or both", b.Rank,
+				b.Address, b.Address6)
 		}
 		o[reachOf(a)] = a
 	}

@@ -148,7 +148,8 @@ func (a *Plan) noFamily(without [2]int, offered []offers) error {
 		text[i] = fmt.Sprintf("rank %d, host %v, can be reached over %v alone", r, a.Hosts[r], only)
 	}
 	return &MismatchError{Between: collective.Disagreement{Ranks: without, What: what}, Text: fmt.Sprintf(
-		"%s, and %s: give the interface of one of them an address of the other's kind, or name interfaces that reach each other (MCAST_IFACE)", text[0], text[1])}
+		"%s, and %s: give the interface of one of them an address of the other's kind, or name interfaces that reach each "+
+			"other (MCAST_IFACE)", text[0], text[1])}
 }
 
 // drawnGroup returns the multicast group for a job, with room in its last four bits for subgroups: in the

@@ -21,7 +21,8 @@ func TestRanksAgreeOnAFamily(t *testing.T) {
 		"46 6 46":  "fd00::1 fd00::2 fd00::3",
 		"6 6 6":    "fd00::1 fd00::2 fd00::3",
 		"L L L":    "fe80::1%eth1 fe80::2%eth1 fe80::3%eth1", // rank 1's interface
-		"46 4 6":   "rank 1, host host1 (10.0.0.2), can be reached over IPv4 alone, and rank 2, host host2 (fd00::3), can be reached over IPv6 alone",
+		"46 4 6": "rank 1, host host1 (10.0.0.2), can be reached over IPv4 alone, and rank 2, host host2 (fd00::3), can " +
+			"be reached over IPv6 alone",
 		"4 46 6":   "rank 0, host host0 (10.0.0.1), can be reached over IPv4 alone, and rank 2, host host2 (fd00::3)",
 		"6 L 6":    "rank 1, host host1 (fe80::2%eth1), can be reached over IPv6 within its link alone",
 		"4 - 4":    "blob of rank 1 has no address",
@@ -42,7 +43,8 @@ func TestRanksAgreeOnAFamily(t *testing.T) {
 			if kinds == "44" {
 				b.Address6 = b.Address
 			}
-			blobs = append(blobs, fmt.Appendf(nil, `{"v":%d,"r":%d,"n":3,"h":"boot%d/1","hn":"host%d","a":"%s","6":"%s","p":7000,"k":"1","j":"1","m":1500}`,
+			blobs = append(blobs, fmt.Appendf(nil,
+				`{"v":%d,"r":%d,"n":3,"h":"boot%d/1","hn":"host%d","a":"%s","6":"%s","p":7000,"k":"1","j":"1","m":1500}`,
 				spokenVersion, r, r, r, b.Address, b.Address6))
 		}
 		a, err := New(Self{Rank: 1, Size: 3, Settings: config.Default(), Version: spokenVersion}, blobs)

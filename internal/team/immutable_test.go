@@ -11,7 +11,8 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/config"
 )
 
-// TestPlanIsAValue: a plan holds neither a pointer to something that others may change, nor a lock, channel or function.
+// TestPlanIsAValue: a plan holds neither a pointer to something that others may change, nor a lock, channel or
+// function.
 func TestPlanIsAValue(t *testing.T) {
 	seen := map[reflect.Type]bool{}
 	var look func(kind reflect.Type, path string)
@@ -48,7 +49,8 @@ func TestPlansDoNotChange(t *testing.T) {
 	}
 	a.takeWay(0)
 	before := fmt.Sprintf("%#v", *a)
-	for _, b := range []*Plan{a.ByWay(1), a.Flat("none"), a.OnNextPort(), a.Over("udp", "for a test"), a.OnPaths(1400, 1300)} {
+	for _, b := range []*Plan{a.ByWay(1), a.Flat("none"), a.OnNextPort(), a.Over("udp", "for a test"),
+		a.OnPaths(1400, 1300)} {
 		assert.NotEqual(t, before, fmt.Sprintf("%#v", *b))
 		assert.Equal(t, before, fmt.Sprintf("%#v", *a))
 	}

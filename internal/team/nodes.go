@@ -112,7 +112,8 @@ func apart(ranks []Host) string {
 			if netdev.SameHost(a.ID, b.ID) && !sharesMemory(a, b) {
 				userA, _, _ := strings.Cut(a.user, "/")
 				userB, _, _ := strings.Cut(b.user, "/")
-				return fmt.Sprintf("ranks %d and %d of one host run as users %s and %s, and so share no memory", other, r, userA, userB)
+				return fmt.Sprintf("ranks %d and %d of one host run as users %s and %s, and so share no memory", other, r, userA,
+					userB)
 			}
 		}
 	}

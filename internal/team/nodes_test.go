@@ -34,7 +34,8 @@ func TestNodesOf(t *testing.T) {
 		{on(0, 1, 2), nil, "each host holds one rank"},
 		{on(0, 0, 1), [][]int{{0, 1}, {2}}, ""},
 		{on(0, 1, 2, 1), [][]int{{0}, {1, 3}, {2}}, ""},
-		{on(append(make([]int, shm.MaxSize+1), slices.Repeat([]int{1}, shm.MaxSize+1)...)...), nil, "257 ranks a host are more than the 256 that share memory"},
+		{on(append(make([]int, shm.MaxSize+1), slices.Repeat([]int{1}, shm.MaxSize+1)...)...), nil,
+			"257 ranks a host are more than the 256 that share memory"},
 	} {
 		nodes, flat := nodesOf(c.ranks)
 		require.Equal(t, c.nodes, nodes)
@@ -144,7 +145,8 @@ func TestColumnPorts(t *testing.T) {
 	require.EqualValues(t, 65534, a.ColumnPort(65535), "there is none above")
 }
 
-// TestCut: segments lie one behind the other, in whole elements, and the length of the first one tells how many there are.
+// TestCut: segments lie one behind the other, in whole elements, and the length of the first one tells how many there
+// are.
 func TestCut(t *testing.T) {
 	for _, c := range []struct {
 		hosts   []int // ranks of each
@@ -161,10 +163,14 @@ func TestCut(t *testing.T) {
 		}
 		a.Size = len(a.Hosts)
 		a.layOut()
-		for name, g := range map[string]SegmentSize{"gather": a.GatherSegment(false), "reduce": a.ReduceSegment(false), "root": RootSegment()} {
+		for name, g := range map[string]SegmentSize{
+			"gather": a.GatherSegment(false), "reduce": a.ReduceSegment(false), "root": RootSegment(),
+		} {
 			firsts := map[int]int{} // length of the first segment: how many there are
 			large := 64 << 30 / a.Size / Line * Line
-			for _, bytes := range []int{0, 8, SegmentBytes - 64, SegmentBytes - 8, SegmentBytes, SegmentBytes + 8, 2*SegmentBytes - 72, 2*SegmentBytes - 64, 2 * SegmentBytes, 3*SegmentBytes - 128, 3 * SegmentBytes, 100 << 20, large} {
+			for _, bytes := range []int{0, 8, SegmentBytes - 64, SegmentBytes - 8, SegmentBytes, SegmentBytes + 8,
+				2*SegmentBytes - 72, 2*SegmentBytes - 64, 2 * SegmentBytes, 3*SegmentBytes - 128, 3 * SegmentBytes, 100 << 20,
+				large} {
 				all, at := g.Cut(bytes, 8), 0
 				for _, s := range all {
 					require.Equal(t, at, s.From)
@@ -191,7 +197,8 @@ func TestCut(t *testing.T) {
 
 // TestSumsAreBounded: however many hosts there are, what lies between the levels does not take more memory.
 func TestSumsAreBounded(t *testing.T) {
-	for _, hosts := range [][]int{{2, 2}, {200, 1}, append(slices.Repeat([]int{8}, 64), 7), slices.Repeat([]int{2}, 1000)} {
+	for _, hosts := range [][]int{{2, 2}, {200, 1}, append(slices.Repeat([]int{8}, 64), 7),
+		slices.Repeat([]int{2}, 1000)} {
 		a := &Plan{Settings: config.Default()}
 		for h, k := range hosts {
 			a.Hosts = append(a.Hosts, on(slices.Repeat([]int{h}, k)...)...)
@@ -201,7 +208,8 @@ func TestSumsAreBounded(t *testing.T) {
 		for _, whole := range []bool{false, true} {
 			for _, bytes := range []int{100, 4 << 20} {
 				for _, s := range a.ReduceSegment(whole).Cut(bytes, 4) {
-					require.LessOrEqual(t, s.Len()*len(a.Owners[0]), 2*mostSums, "%d hosts, %d bytes, whole %v", len(hosts), bytes, whole)
+					require.LessOrEqual(t, s.Len()*len(a.Owners[0]), 2*mostSums, "%d hosts, %d bytes, whole %v", len(hosts), bytes,
+						whole)
 				}
 			}
 		}

@@ -17,8 +17,8 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/shm"
 )
 
-// Plan is what all ranks conclude from the blobs of all ranks, each for itself and all alike; only Rank and what follows
-// from it differ. It does not change: what ranks find out later makes another plan.
+// Plan is what all ranks conclude from the blobs of all ranks, each for itself and all alike; only Rank and what
+// follows from it differ. It does not change: what ranks find out later makes another plan.
 type Plan struct {
 	Rank, Size int
 	Settings   config.Settings
@@ -105,7 +105,8 @@ func (a *Plan) countSwitches(all []Blob) {
 	a.Switches = all[0].Switches
 	for r := range all {
 		if all[r].Switches != all[0].Switches {
-			a.NoSwitch = fmt.Sprintf("MCAST_SWITCH names %d switches at rank 0 and %d at rank %d; set as many at all ranks, or none", all[0].Switches, all[r].Switches, r)
+			a.NoSwitch = fmt.Sprintf("MCAST_SWITCH names %d switches at rank 0 and %d at rank %d; set as many at all ranks, "+
+				"or none", all[0].Switches, all[r].Switches, r)
 			a.Switches, a.OddSwitch = 0, true
 			return
 		}
@@ -122,14 +123,17 @@ func (a *Plan) add(r int, b, first, own *Blob) error {
 	case b.Version != own.Version:
 		return &MismatchError{
 			Between: collective.Disagreement{Ranks: [2]int{r, a.Rank}, What: [2]string{b.build(), own.build()}},
-			Text:    fmt.Sprintf("rank %d speaks %s, rank %d %s; install the same for all ranks", r, b.build(), a.Rank, own.build()),
+			Text: fmt.Sprintf("rank %d speaks %s, rank %d %s; install the same for all ranks", r, b.build(), a.Rank,
+				own.build()),
 		}
 	case b.Rank != r:
 		return Argument("blob number %d is of rank %d; they must be in rank order", r, b.Rank)
 	case b.Size != a.Size:
 		return &MismatchError{
-			Between: collective.Disagreement{Ranks: [2]int{r, a.Rank}, What: [2]string{fmt.Sprintf("%d ranks", b.Size), fmt.Sprintf("%d ranks", a.Size)}},
-			Text:    fmt.Sprintf("rank %d believes in %d ranks, rank %d in %d", r, b.Size, a.Rank, a.Size),
+			Between: collective.Disagreement{
+				Ranks: [2]int{r, a.Rank}, What: [2]string{fmt.Sprintf("%d ranks", b.Size), fmt.Sprintf("%d ranks", a.Size)},
+			},
+			Text: fmt.Sprintf("rank %d believes in %d ranks, rank %d in %d", r, b.Size, a.Rank, a.Size),
 		}
 	case b.Settings != first.Settings:
 		return DifferentSettings(first.Settings, b.Settings, r)
@@ -144,7 +148,8 @@ func (a *Plan) add(r int, b, first, own *Blob) error {
 		return Argument("blob of rank %d has the port %d; want one from 1 to 65535", r, b.Port)
 	}
 	if b.RcvBuf < 0 || b.Switches < 0 {
-		return Argument("blob of rank %d has a receive buffer of %d bytes and %d switches; want nothing below 0", r, b.RcvBuf, b.Switches)
+		return Argument("blob of rank %d has a receive buffer of %d bytes and %d switches; want nothing below 0", r, b.RcvBuf,
+			b.Switches)
 	}
 	a.Keys = append(a.Keys, key)
 	a.Hosts = append(a.Hosts, Host{ID: b.Host, user: b.User, Name: b.Name, place: b.Topology})
@@ -157,7 +162,8 @@ func (a *Plan) add(r int, b, first, own *Blob) error {
 		}
 		return &MismatchError{
 			Between: collective.Disagreement{Ranks: [2]int{0, r}, What: [2]string{what(first), what(b)}},
-			Text:    fmt.Sprintf("MCAST_IFACE names %s at rank 0 and %s at rank %d; name as many at all ranks", what(first), what(b), r),
+			Text: fmt.Sprintf("MCAST_IFACE names %s at rank 0 and %s at rank %d; name as many at all ranks", what(first),
+				what(b), r),
 		}
 	}
 	if r == 0 {
@@ -180,8 +186,10 @@ func DifferentSettings(first, other string, r int) *MismatchError {
 		zero, theirs = append(zero, first), append(theirs, other)
 	}
 	return &MismatchError{
-		Between: collective.Disagreement{Ranks: [2]int{0, r}, What: [2]string{strings.Join(zero, " "), strings.Join(theirs, " ")}},
-		Text:    "ranks have different settings: " + strings.Join(text, "; "),
+		Between: collective.Disagreement{
+			Ranks: [2]int{0, r}, What: [2]string{strings.Join(zero, " "), strings.Join(theirs, " ")},
+		},
+		Text: "ranks have different settings: " + strings.Join(text, "; "),
 	}
 }
 
@@ -217,13 +225,15 @@ func (a *Plan) choose(all []Blob) error {
 	case a.Fabric == "shm" && !a.OneHost:
 		for r := range all {
 			if !netdev.SameHost(all[r].Host, all[0].Host) {
-				return Argument("MCAST_FABRIC=shm, but rank 0 and rank %d are on different hosts or in different network namespaces; use auto or udp", r)
+				return Argument("MCAST_FABRIC=shm, but rank 0 and rank %d are on different hosts or in different network "+
+					"namespaces; use auto or udp", r)
 			}
 		}
 	case a.Fabric == "shm" && a.Apart != "":
 		return Argument("MCAST_FABRIC=shm, but %s; use auto or udp", a.Apart)
 	case a.Fabric == "shm":
-		return Argument("MCAST_FABRIC=shm, but %d ranks are more than the %d that fit one host; use auto or udp", a.Size, shm.MaxSize)
+		return Argument("MCAST_FABRIC=shm, but %d ranks are more than the %d that fit one host; use auto or udp", a.Size,
+			shm.MaxSize)
 	default:
 		a.Fabric, a.Reason = "udp", "ranks are on several hosts"
 		switch {
@@ -260,7 +270,8 @@ func (a *Plan) MulticastGroup() (netip.Addr, uint16) {
 // Ports that groups draw from.
 const firstPort, ports = 10000, 20000
 
-// portStep is from a port that is taken to the next that is drawn: beyond those of a job's columns, also after MostRedrawn.
+// portStep is from a port that is taken to the next that is drawn: beyond those of a job's columns, also after
+// MostRedrawn.
 const portStep = 2099
 
 // MostRedrawn bounds how many ports are drawn anew.
@@ -302,8 +313,8 @@ func (a *Plan) SendersAtOnce(window int) int {
 	return max(1, min(a.Column.Size(), maxChains, window/chainWindow))
 }
 
-// Bounds of chains: how many ranks multicast at a time if nobody says, and how many chunks each of them may then have on
-// its way.
+// Bounds of chains: how many ranks multicast at a time if nobody says, and how many chunks each of them may then have
+// on its way.
 const (
 	maxChains   = 64
 	chainWindow = 4
@@ -321,7 +332,8 @@ func (a *Plan) Others() []int { return a.Column.others() }
 // Subgroups is how many there are: as many as asked for, and one for each interface.
 func (a *Plan) Subgroups() int { return max(a.Settings.Subgroups, len(a.Rails[a.Rank])+1) }
 
-// considerDevices decides whether ranks look for RDMA devices together. It is auto that asks, and the network is needed.
+// considerDevices decides whether ranks look for RDMA devices together. It is auto that asks, and the network is
+// needed.
 func (a *Plan) considerDevices(all []Blob) {
 	with, without := -1, -1
 	for r := range all {

@@ -18,15 +18,19 @@ import (
 // TestLoopbackReachesNobodyElse has a rank on a host that knows no interface but loopback.
 func TestLoopbackReachesNobodyElse(t *testing.T) {
 	blobs := [][]byte{
-		fmt.Appendf(nil, `{"v":%d,"r":0,"n":2,"h":"a/1","a":"10.0.0.1","p":7000,"k":"1","j":"1","m":1500,"b":212992}`, spokenVersion),
-		fmt.Appendf(nil, `{"v":%d,"r":1,"n":2,"h":"b/1","a":"127.0.0.1","p":7000,"k":"1","j":"1","m":1500,"b":212992}`, spokenVersion),
+		fmt.Appendf(nil, `{"v":%d,"r":0,"n":2,"h":"a/1","a":"10.0.0.1","p":7000,"k":"1","j":"1","m":1500,"b":212992}`,
+			spokenVersion),
+		fmt.Appendf(nil, `{"v":%d,"r":1,"n":2,"h":"b/1","a":"127.0.0.1","p":7000,"k":"1","j":"1","m":1500,"b":212992}`,
+			spokenVersion),
 	}
 	o := Self{Rank: 0, Size: 2, Settings: config.Default(), Version: spokenVersion}
 	_, err := New(o, blobs)
-	require.ErrorContains(t, err, "rank 1 (host b/1) only knows itself as 127.0.0.1: it has no default route, so set MCAST_IFACE")
+	require.ErrorContains(t, err,
+		"rank 1 (host b/1) only knows itself as 127.0.0.1: it has no default route, so set MCAST_IFACE")
 	asked := bytes.Replace(blobs[1], []byte(`"k":`), []byte(`"i":true,"hn":"node7","k":`), 1)
 	_, err = New(o, [][]byte{blobs[0], asked})
-	require.ErrorContains(t, err, "rank 1 (host node7) only knows itself as 127.0.0.1: its MCAST_IFACE reaches no other host")
+	require.ErrorContains(t, err,
+		"rank 1 (host node7) only knows itself as 127.0.0.1: its MCAST_IFACE reaches no other host")
 	blobs[1] = bytes.Replace(blobs[1], []byte("127.0.0.1"), []byte("10.0.0.2"), 1)
 	a, err := New(o, blobs)
 	require.NoError(t, err)
@@ -71,9 +75,12 @@ func TestUsersOfAHost(t *testing.T) {
 		{"a user each", "aaa", []int{0, 1, 2}, nil, "udp", nil, "ranks 0 and 1 of one host run as users 0 and 1", ""},
 		{"one on another host", "aaab", []int{0, 0, 1000, 0}, nil, "udp", [][]int{{0, 1}, {2}, {3}}, apart, ""},
 		{"of several hosts one user each", "aabb", []int{0, 0, 1000, 1000}, nil, "udp", [][]int{{0, 1}, {2, 3}}, "", ""},
-		{"udp was asked for", "aaaa", []int{0, 0, 1000, 1000}, func(s *config.Settings) { s.Fabric = "udp" }, "udp", nil, "", ""},
-		{"shm was asked for", "aaaa", []int{0, 0, 1000, 1000}, func(s *config.Settings) { s.Fabric = "shm" }, "", nil, "", "MCAST_FABRIC=shm, but " + apart + "; use auto or udp"},
-		{"flat on several hosts", "aaab", []int{0, 0, 1000, 0}, func(s *config.Settings) { s.Nodes = "off" }, "udp", nil, "", ""},
+		{"udp was asked for", "aaaa", []int{0, 0, 1000, 1000}, func(s *config.Settings) { s.Fabric = "udp" }, "udp", nil, "",
+			""},
+		{"shm was asked for", "aaaa", []int{0, 0, 1000, 1000}, func(s *config.Settings) { s.Fabric = "shm" }, "", nil, "",
+			"MCAST_FABRIC=shm, but " + apart + "; use auto or udp"},
+		{"flat on several hosts", "aaab", []int{0, 0, 1000, 0}, func(s *config.Settings) { s.Nodes = "off" }, "udp", nil, "",
+			""},
 		{"flat on one", "aaaa", []int{0, 0, 1000, 1000}, func(s *config.Settings) { s.Nodes = "off" }, "udp", nil, apart, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -122,7 +129,8 @@ func TestDevicesOfAll(t *testing.T) {
 		"udp is named":    {"AB", func(s *config.Settings) { s.Fabric = "udp" }, "udp", false, "MCAST_FABRIC=udp"},
 		"verbs are named": {"Ab", func(s *config.Settings) { s.Fabric = "verbs" }, "verbs", false, "MCAST_FABRIC=verbs"},
 		"a secret":        {"AB", func(s *config.Settings) { s.Secret = "x" }, "udp", true, "ranks are on several hosts"},
-		"no multicast":    {"AB", func(s *config.Settings) { s.Multicast = "off" }, "udp", false, "ranks are on several hosts; RDMA devices multicast, and MCAST_MULTICAST=off"},
+		"no multicast": {"AB", func(s *config.Settings) { s.Multicast = "off" }, "udp", false,
+			"ranks are on several hosts; RDMA devices multicast, and MCAST_MULTICAST=off"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			settings := config.Default()
@@ -156,7 +164,9 @@ func TestOtherVersion(t *testing.T) {
 		fmt.Appendf(nil, `{"v":%d,"c":"0123456789ab-dirty","r":1,"n":2}`, wire.Version),
 	}
 	_, err := New(o, blobs)
-	require.ErrorContains(t, err, fmt.Sprintf("rank 0 speaks version %d of the protocol (an unknown commit), rank 0 version %d.%d", wire.Version, wire.Version, spokenVersion%100))
+	require.ErrorContains(t, err,
+		fmt.Sprintf("rank 0 speaks version %d of the protocol (an unknown commit), rank 0 version %d.%d", wire.Version,
+			wire.Version, spokenVersion%100))
 	o.Rank, blobs[0] = 1, fmt.Appendf(nil, `{"v":%d,"c":"0123456789ab-dirty","r":0,"n":2}`, wire.Version)
 	var mismatch *MismatchError
 	_, err = New(o, blobs)
@@ -179,8 +189,10 @@ func TestDifference(t *testing.T) {
 	chains := of(func(s *config.Settings) { s.Chains, s.Timeout = 4, time.Minute })
 	group := of(func(s *config.Settings) { s.Timeout, s.Group = time.Minute, netip.MustParseAddr("255.255.255.254") })
 	for _, c := range []struct{ first, other, zero, theirs, text string }{
-		{chains, "", "MCAST_TIMEOUT=1m0s MCAST_CHAINS=4", "MCAST_TIMEOUT=30s MCAST_CHAINS=0", "rank 0 has MCAST_TIMEOUT=1m0s, rank 3 MCAST_TIMEOUT=30s; rank 0 has MCAST_CHAINS=4, rank 3 MCAST_CHAINS=0"},
-		{chains, group, "MCAST_GROUP= MCAST_CHAINS=4", "MCAST_GROUP=255.255.255.254 MCAST_CHAINS=0", "rank 0 has MCAST_GROUP=, rank 3 MCAST_GROUP=255.255.255.254; rank 0 has MCAST_CHAINS=4, rank 3 MCAST_CHAINS=0"},
+		{chains, "", "MCAST_TIMEOUT=1m0s MCAST_CHAINS=4", "MCAST_TIMEOUT=30s MCAST_CHAINS=0",
+			"rank 0 has MCAST_TIMEOUT=1m0s, rank 3 MCAST_TIMEOUT=30s; rank 0 has MCAST_CHAINS=4, rank 3 MCAST_CHAINS=0"},
+		{chains, group, "MCAST_GROUP= MCAST_CHAINS=4", "MCAST_GROUP=255.255.255.254 MCAST_CHAINS=0",
+			"rank 0 has MCAST_GROUP=, rank 3 MCAST_GROUP=255.255.255.254; rank 0 has MCAST_CHAINS=4, rank 3 MCAST_CHAINS=0"},
 		{"MCAST_NEW=1", "", "MCAST_NEW=1", "", `rank 0 has "MCAST_NEW=1", rank 3 ""`},
 	} {
 		err := DifferentSettings(c.first, c.other, 3)

@@ -108,7 +108,8 @@ func TestColumnsFollowPlaces(t *testing.T) {
 func lettered(letters string) (ranks []Host) {
 	for _, l := range letters {
 		name := string(l)
-		ranks = append(ranks, Host{ID: "boot-" + name + "/1/", Name: name, Addr: netip.AddrFrom4([4]byte{10, 0, 0, byte(l-'a') + 1})})
+		ranks = append(ranks,
+			Host{ID: "boot-" + name + "/1/", Name: name, Addr: netip.AddrFrom4([4]byte{10, 0, 0, byte(l-'a') + 1})})
 	}
 	return ranks
 }

@@ -38,7 +38,8 @@ func (a *Plan) GatherSegment(whole bool) SegmentSize {
 	return SegmentSize{least: SegmentBytes, segments: segmentsOf(a.GatherSteps())}
 }
 
-// ReduceSegment is the segment size of a Reduce-Scatter. One that stays whole is cut where its sums would need too much memory.
+// ReduceSegment is the segment size of a Reduce-Scatter. One that stays whole is cut where its sums would need too much
+// memory.
 func (a *Plan) ReduceSegment(whole bool) SegmentSize {
 	rows := 0
 	for _, owners := range a.Owners {

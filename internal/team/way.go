@@ -29,7 +29,8 @@ func ways(hosts []Host, offered []offers, candidates [][]netdev.Candidate) []Way
 	oneHost := slices.Max(of) == 0
 	add := func(list *[]Way, w Way) {
 		usable := func(w Way) bool {
-			return len(w.Addrs) == len(hosts) && distinct(hosts, w.Addrs) && (oneHost || !slices.ContainsFunc(w.Addrs, netip.Addr.IsLoopback))
+			return len(w.Addrs) == len(hosts) && distinct(hosts, w.Addrs) &&
+				(oneHost || !slices.ContainsFunc(w.Addrs, netip.Addr.IsLoopback))
 		}
 		same := func(other Way) bool { return slices.Equal(w.Addrs, other.Addrs) }
 		if usable(w) && !slices.ContainsFunc(all, same) && !slices.ContainsFunc(*list, same) {
@@ -142,8 +143,11 @@ func (a *Plan) noWay(offered []offers) error {
 	}
 	first, second, _ := shared(a.Hosts, addrs)
 	return &MismatchError{
-		Between: collective.Disagreement{Ranks: [2]int{first, second}, What: [2]string{addrs[first].String(), addrs[second].String()}},
-		Text: fmt.Sprintf("rank %d and rank %d are on different hosts, %v and %v, that both have the address %v on their default route, "+
+		Between: collective.Disagreement{
+			Ranks: [2]int{first, second}, What: [2]string{addrs[first].String(), addrs[second].String()},
+		},
+		Text: fmt.Sprintf("rank %d and rank %d are on different hosts, %v and %v, that both have the address %v on their "+
+			"default route, "+
 			"and there is no network that all hosts are in: set MCAST_IFACE to the interface that reaches the others",
 			first, second, a.Hosts[first], a.Hosts[second], addrs[first]),
 	}

@@ -26,10 +26,12 @@ func TestWays(t *testing.T) {
 			"ab", []string{"10.0.2.15/24 0,192.168.56.11/24 0", "10.0.2.15/24 0,192.168.56.12/24 0"}, "11 12",
 		},
 		"bridges of containers": {
-			"abc", []string{"10.1.0.1/24 0,172.17.0.1/16 0", "10.2.0.2/24 0,172.17.0.1/16 0", "10.3.0.3/24 0,172.17.0.1/16 0"}, "1 2 3",
+			"abc", []string{"10.1.0.1/24 0,172.17.0.1/16 0", "10.2.0.2/24 0,172.17.0.1/16 0", "10.3.0.3/24 0,172.17.0.1/16 0"},
+			"1 2 3",
 		},
 		"another network": {"ab", []string{"10.1.0.1/24 0,10.9.0.11/24 0", "10.2.0.2/24 0,10.9.0.12/24 0"}, "1 2|11 12"},
-		"a faster one":    {"ab", []string{"10.1.0.1/24 1000,10.9.0.11/24 100000", "10.1.0.2/24 1000,10.9.0.12/24 25000"}, "11 12|1 2"},
+		"a faster one": {"ab", []string{"10.1.0.1/24 1000,10.9.0.11/24 100000", "10.1.0.2/24 1000,10.9.0.12/24 25000"},
+			"11 12|1 2"},
 		"one that is faster on one host": {
 			"ab", []string{"10.1.0.1/24 1000,10.9.0.11/24 100000", "10.1.0.2/24 1000,10.9.0.12/24 1000"}, "1 2|11 12",
 		},
@@ -39,12 +41,15 @@ func TestWays(t *testing.T) {
 				"10.1.0.2/24 1000,10.2.0.12/24 9000,10.3.0.22/24 9000,10.4.0.32/24 9000,10.5.0.42/24 9000",
 			}, "11 12|21 22|31 32|1 2",
 		},
-		"two addresses in a network": {"ab", []string{"10.1.0.1/24 0,10.9.0.11/24 0,10.9.0.100/24 0", "10.2.0.2/24 0,10.9.0.12/24 0"}, "1 2|11 12"},
-		"unknown speeds":             {"ab", []string{"10.1.0.1/24 0,10.9.0.11/24 100000", "10.1.0.2/24 1000,10.9.0.12/24 25000"}, "1 2|11 12"},
+		"two addresses in a network": {"ab",
+			[]string{"10.1.0.1/24 0,10.9.0.11/24 0,10.9.0.100/24 0", "10.2.0.2/24 0,10.9.0.12/24 0"}, "1 2|11 12"},
+		"unknown speeds": {"ab", []string{"10.1.0.1/24 0,10.9.0.11/24 100000", "10.1.0.2/24 1000,10.9.0.12/24 25000"},
+			"1 2|11 12"},
 		"not all are in it": {
 			"abc", []string{"10.1.0.1/24 0,10.9.0.11/24 0", "10.2.0.2/24 0,10.9.0.12/24 0", "10.3.0.3/24 0"}, "1 2 3",
 		},
-		"two ranks a host":     {"aabb", []string{"10.0.0.1/24 0", "10.0.0.1/24 0", "10.0.0.2/24 0", "10.0.0.2/24 0"}, "1 1 2 2"},
+		"two ranks a host": {"aabb", []string{"10.0.0.1/24 0", "10.0.0.1/24 0", "10.0.0.2/24 0", "10.0.0.2/24 0"},
+			"1 1 2 2"},
 		"loopback on one":      {"ab", []string{"10.0.0.1/24 0", "127.0.0.1/8 0"}, ""},
 		"loopback on one host": {"aa", []string{"127.0.0.1/8 0", "127.0.0.1/8 0"}, "1 1"},
 		"nothing in common":    {"ab", []string{"10.0.2.15/24 0,10.1.0.1/24 0", "10.0.2.15/24 0,10.2.0.1/24 0"}, ""},
@@ -81,7 +86,8 @@ func TestOneRankAsksForAnInterface(t *testing.T) {
 	var blobs [][]byte
 	for r := range 2 {
 		text, err := json.Marshal(Blob{
-			Version: spokenVersion, Rank: r, Size: 2, Host: "a/1", Address: "10.0.0.1", Address6: "fd00::1", Port: 7000, Key: "1", Job: "1",
+			Version: spokenVersion, Rank: r, Size: 2, Host: "a/1", Address: "10.0.0.1", Address6: "fd00::1", Port: 7000,
+			Key: "1", Job: "1",
 			Settings: settings.Agreed(), Asked: r == 0,
 		})
 		require.NoError(t, err)
@@ -99,5 +105,6 @@ func TestOneRankAsksForAnInterface(t *testing.T) {
 func TestNoWay(t *testing.T) {
 	a := &Plan{Size: 2, Hosts: lettered("ab")}
 	nat := offers{over4: netip.MustParseAddr("10.0.2.15")}
-	require.ErrorContains(t, a.noWay([]offers{nat, nat}), "both have the address 10.0.2.15 on their default route, and there is no network that all hosts are in: set MCAST_IFACE")
+	require.ErrorContains(t, a.noWay([]offers{nat, nat}), "both have the address 10.0.2.15 on their default route, and "+
+		"there is no network that all hosts are in: set MCAST_IFACE")
 }

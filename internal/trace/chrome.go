@@ -58,7 +58,8 @@ const firstRow = 1 << 22
 
 // phaseNames are those of docs/reference/counters.md.
 var phaseNames = [...]string{
-	overlap.Queued: "queued", overlap.Peers: "peers", overlap.Turn: "turn", overlap.Transfer: "transfer", overlap.Finish: "finish",
+	overlap.Queued: "queued", overlap.Peers: "peers", overlap.Turn: "turn", overlap.Transfer: "transfer",
+	overlap.Finish: "finish",
 }
 
 // writer collects events.
@@ -161,7 +162,8 @@ func (w *writer) operation(g *recorded, l *record, m *Progress, row int) {
 func (w *writer) span(name string, row int, from, to int64, args map[string]any) {
 	d := micros(to - from)
 	w.events = append(w.events, event{
-		Phase: "X", Category: "mcast", Name: name, Process: w.pid, Row: row, At: micros(from - w.base), Duration: &d, Args: args,
+		Phase: "X", Category: "mcast", Name: name, Process: w.pid, Row: row, At: micros(from - w.base), Duration: &d,
+		Args: args,
 	})
 }
 
@@ -173,10 +175,12 @@ func (w *writer) moment(name string, row int, at int64, args map[string]any) {
 
 // name gives a row, or the process, a name.
 func (w *writer) name(what string, row int, name string) {
-	w.events = append(w.events, event{Phase: "M", Name: what, Process: w.pid, Row: row, Args: map[string]any{"name": name}})
+	w.events = append(w.events,
+		event{Phase: "M", Name: what, Process: w.pid, Row: row, Args: map[string]any{"name": name}})
 }
 
 // sort has rows stand in their order.
 func (w *writer) sort(row int) {
-	w.events = append(w.events, event{Phase: "M", Name: "thread_sort_index", Process: w.pid, Row: row, Args: map[string]any{"sort_index": row}})
+	w.events = append(w.events,
+		event{Phase: "M", Name: "thread_sort_index", Process: w.pid, Row: row, Args: map[string]any{"sort_index": row}})
 }

@@ -48,7 +48,8 @@ func TestContainers(t *testing.T) {
 		hold[i] = exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestContainers$")
 		hold[i].Env = append(os.Environ(), env+"="+dir)
 		hold[i].SysProcAttr = &unix.SysProcAttr{Cloneflags: unix.CLONE_NEWPID}
-		require.NoError(t, hold[i].Start()) // neither is waited for before both are, which keeps the numbers of their namespaces apart
+		// neither is waited for before both are, which keeps the numbers of their namespaces apart
+		require.NoError(t, hold[i].Start())
 	}
 	for _, c := range hold {
 		require.NoError(t, c.Wait())
@@ -64,7 +65,8 @@ func TestSweep(t *testing.T) {
 	dir, elsewhere := t.TempDir(), filepath.Join(t.TempDir(), "precious")
 	old := time.Now().Add(-2 * time.Hour)
 	for name, at := range map[string]time.Time{
-		"trace-a-1.json.123.part": old, "trace-a-2.json.456.part": time.Now(), "model.json.789.part": old, "trace-a-3.json": old,
+		"trace-a-1.json.123.part": old, "trace-a-2.json.456.part": time.Now(), "model.json.789.part": old,
+		"trace-a-3.json": old,
 	} {
 		path := filepath.Join(dir, name)
 		require.NoError(t, os.WriteFile(path, nil, 0o600))
@@ -82,7 +84,8 @@ func TestSweep(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(dir, "*"))
 	require.NoError(t, err)
 	require.ElementsMatch(t, []string{
-		path, link, filepath.Join(dir, "trace-a-2.json.456.part"), filepath.Join(dir, "model.json.789.part"), filepath.Join(dir, "trace-a-3.json"),
+		path, link, filepath.Join(dir, "trace-a-2.json.456.part"), filepath.Join(dir, "model.json.789.part"),
+		filepath.Join(dir, "trace-a-3.json"),
 	}, files)
 	require.FileExists(t, elsewhere)
 }

@@ -37,7 +37,8 @@ func Merge(w io.Writer, paths []string) error {
 			return fmt.Errorf("%s: %w", path, err)
 		}
 		if o.host != "" && whole.Host != "" && o.host != whole.Host {
-			return fmt.Errorf("%s is of host %s, %s of host %s: clocks and process numbers of one host go together, of two they do not",
+			return fmt.Errorf("%s is of host %s, %s of host %s: clocks and process numbers of one host go together, of two "+
+				"they do not",
 				hostOf, whole.Host, path, o.host)
 		}
 		if o.host != "" {

@@ -34,7 +34,9 @@ type file struct {
 // written returns the trace of a group with one lane, at a moment of its clock.
 func written(t *testing.T, lane *trace.Lane, now time.Duration) (f file) {
 	t.Helper()
-	remove := trace.Add(&trace.Group{Name: "feed", Rank: 1, Size: 2, Lanes: []*trace.Lane{lane}, Clock: func() time.Duration { return now }})
+	remove := trace.Add(&trace.Group{
+		Name: "feed", Rank: 1, Size: 2, Lanes: []*trace.Lane{lane}, Clock: func() time.Duration { return now },
+	})
 	defer remove()
 	var b bytes.Buffer
 	require.NoError(t, trace.Take().Write(&b))
@@ -223,7 +225,8 @@ func TestFileThatCannotBe(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "file"), nil, 0o600))
 	require.NoError(t, unix.Mkfifo(filepath.Join(dir, "pipe"), 0o600))
 	for path, why := range map[string]string{
-		"none/x.json": "no such file or directory", "file/x.json": "not a directory", "taken": "not a regular file", "pipe": "not a regular file",
+		"none/x.json": "no such file or directory", "file/x.json": "not a directory", "taken": "not a regular file",
+		"pipe":                   "not a regular file",
 		strings.Repeat("n", 300): "file name too long",
 	} {
 		path = filepath.Join(dir, path)
@@ -261,7 +264,10 @@ func TestSource(t *testing.T) {
 	defer trace.AddSource(func() []trace.Span {
 		return []trace.Span{
 			{Row: "messages", Name: "second", From: at(30), To: at(60)},
-			{Row: "messages", Name: "first", From: at(10), To: at(40), Parts: []trace.Part{{"waiting", at(10), at(25)}, {"moving", at(25), at(40)}}},
+			{
+				Row: "messages", Name: "first", From: at(10), To: at(40),
+				Parts: []trace.Part{{"waiting", at(10), at(25)}, {"moving", at(25), at(40)}},
+			},
 			{Row: "others", Name: "third", From: at(20), To: at(90), Args: map[string]any{"bytes": 5}},
 			{Row: "messages", Name: "fourth", From: at(40), To: at(50)},
 		}

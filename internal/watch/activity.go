@@ -75,12 +75,14 @@ func (r *Rank) since(was *Rank) Activity {
 		}
 	}
 	return Activity{
-		Group: r.Group, Rank: r.Info.Rank, Size: r.Info.Size, PID: r.PID, Run: r.Run, Fabric: r.Info.Fabric, Interface: r.Info.Interface,
+		Group: r.Group, Rank: r.Info.Rank, Size: r.Info.Size, PID: r.PID, Run: r.Run, Fabric: r.Info.Fabric,
+		Interface: r.Info.Interface,
 		Allgather: r.Info.Allgather, ReduceScatter: r.Info.ReduceScatter, ReduceScatterReason: r.Info.ReduceScatterReason,
 		Gather:  lane("gather", r.GatherInFlight, "allgather", "broadcast", "barrier"),
 		Reduce:  lane("reduce", r.ReduceInFlight, "reduce-scatter", "reduce"),
-		Repairs: rate("chunks_repaired", "reduce_resent"), Fallbacks: r.Counters["fallbacks"], Warnings: r.Counters["warnings"],
-		Waiting: append([]monitor.Waiting{}, r.Waiting...), Failed: r.Failed,
+		Repairs: rate("chunks_repaired", "reduce_resent"), Fallbacks: r.Counters["fallbacks"],
+		Warnings: r.Counters["warnings"],
+		Waiting:  append([]monitor.Waiting{}, r.Waiting...), Failed: r.Failed,
 	}
 }
 

@@ -120,7 +120,10 @@ func (j *job) read(said *monitor.Asked) (ranks []Rank, errs []error) {
 			errs = append(errs, fmt.Errorf("what a rank of group %s says is none of this version's", j.group))
 			continue
 		}
-		r := Rank{Version: t.Version, Commit: t.Commit, PID: t.PID, Run: t.Run, At: t.At, Host: t.Host, Place: &t.Place, Live: t.Groups[0]}
+		r := Rank{
+			Version: t.Version, Commit: t.Commit, PID: t.PID, Run: t.Run, At: t.At, Host: t.Host, Place: &t.Place,
+			Live: t.Groups[0],
+		}
 		if pid, here := j.pids[r.Info.Rank]; here { // neither the claimed number nor one of a PID namespace
 			r.PID, r.Here = pid, pid != 0
 		}

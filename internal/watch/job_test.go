@@ -12,8 +12,8 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
-// TestJobs: a rank of this host answers for one of another, a third one is silent and is not waited for again, and a job that
-// ends between two looks is no error.
+// TestJobs: a rank of this host answers for one of another, a third one is silent and is not waited for again, and a
+// job that ends between two looks is no error.
 func TestJobs(t *testing.T) {
 	const name = "abc"
 	here := monitor.Live{Group: name, Info: monitor.Info{Rank: 0, Size: 3}}
@@ -28,7 +28,9 @@ func TestJobs(t *testing.T) {
 	var skipped [][]int
 	job := &live.Job{Group: name, Ask: func(skip []int) any {
 		skipped = append(skipped, skip)
-		return monitor.Asked{Ranks: []json.RawMessage{page(here, 7, "node0"), page(there, 9, "node1"), json.RawMessage("[]")}, Silent: []int{2}}
+		return monitor.Asked{
+			Ranks: []json.RawMessage{page(here, 7, "node0"), page(there, 9, "node1"), json.RawMessage("[]")}, Silent: []int{2},
+		}
 	}}
 	dir := systest.ShortDir(t)
 	withdraw, err := live.Publish(dir, func() any { return here }, job)

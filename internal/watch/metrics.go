@@ -21,13 +21,18 @@ var (
 	infoDesc = prometheus.NewDesc("mcast_group_info", "1 for each rank of this host; its labels describe the rank.",
 		append(ofRank, "size", "run", "pid", "version", "commit", "fabric", "interface", "allgather", "reduce_scatter"), nil)
 	flightDesc  = prometheus.NewDesc("mcast_in_flight", "Operations that are not done.", append(ofRank, "lane"), nil)
-	waitingDesc = prometheus.NewDesc("mcast_waiting_seconds", "For how long an operation of this rank has not moved; 0: none stands still.", ofRank, nil)
-	awaitedDesc = prometheus.NewDesc("mcast_awaited_seconds", "For how long this rank has waited for another one (of eight at most).", append(ofRank, "awaited"), nil)
-	failedDesc  = prometheus.NewDesc("mcast_failed", "1 once the group has failed: all its operations end with an error.", ofRank, nil)
-	timesDesc   = prometheus.NewDesc("mcast_operation_seconds",
-		"How long operations took since they were posted, by kind and greatest shard. Steps of Allreduces count for their own kinds, too.",
+	waitingDesc = prometheus.NewDesc("mcast_waiting_seconds",
+		"For how long an operation of this rank has not moved; 0: none stands still.", ofRank, nil)
+	awaitedDesc = prometheus.NewDesc("mcast_awaited_seconds",
+		"For how long this rank has waited for another one (of eight at most).", append(ofRank, "awaited"), nil)
+	failedDesc = prometheus.NewDesc("mcast_failed", "1 once the group has failed: all its operations end with an error.",
+		ofRank, nil)
+	timesDesc = prometheus.NewDesc("mcast_operation_seconds",
+		"How long operations took since they were posted, by kind and greatest shard. Steps of Allreduces count for their "+
+			"own kinds, too.",
 		append(ofRank, "kind", "size"), nil)
-	unseenDesc = prometheus.NewDesc("mcast_unseen_processes", "Processes of this host that publish and have not answered.", nil, nil)
+	unseenDesc = prometheus.NewDesc("mcast_unseen_processes", "Processes of this host that publish and have not answered.",
+		nil, nil)
 )
 
 // counterDescs are those of the counters, by name.
@@ -49,7 +54,8 @@ func metricName(counter string) string {
 
 // Describe implements prometheus.Collector.
 func (*Collector) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{infoDesc, flightDesc, waitingDesc, awaitedDesc, failedDesc, timesDesc, unseenDesc} {
+	for _, d := range []*prometheus.Desc{infoDesc, flightDesc, waitingDesc, awaitedDesc, failedDesc, timesDesc,
+		unseenDesc} {
 		to <- d
 	}
 	for _, d := range counterDescs {
@@ -87,7 +93,8 @@ func (r *Rank) collect(to chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, value float64, labels ...string) {
 		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, append([]string{r.Group, rank}, labels...)...)
 	}
-	gauge(infoDesc, 1, strconv.Itoa(r.Info.Size), r.Run, strconv.Itoa(r.PID), r.Version, r.Commit, r.Info.Fabric, r.Info.Interface, r.Info.Allgather, r.Info.ReduceScatter)
+	gauge(infoDesc, 1, strconv.Itoa(r.Info.Size), r.Run, strconv.Itoa(r.PID), r.Version, r.Commit, r.Info.Fabric,
+		r.Info.Interface, r.Info.Allgather, r.Info.ReduceScatter)
 	gauge(flightDesc, float64(r.GatherInFlight), "gather")
 	gauge(flightDesc, float64(r.ReduceInFlight), "reduce")
 	var longest time.Duration

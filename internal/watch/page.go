@@ -50,7 +50,10 @@ func Page(look func() ([]Rank, []error)) http.Handler {
 		}{Errors: errs}
 		for _, g := range groupsOf(Between(nil, ranks)) {
 			first := &g[0]
-			row := pageRow{Group: first.Group, Run: first.Run, Fabric: first.Fabric, Interface: first.Interface, Here: len(g), Size: first.Size}
+			row := pageRow{
+				Group: first.Group, Run: first.Run, Fabric: first.Fabric, Interface: first.Interface, Here: len(g),
+				Size: first.Size,
+			}
 			switch urgency(g) {
 			case 2:
 				row.State, row.Trouble = strings.Join(troubles(g), "\n"), true

@@ -40,7 +40,8 @@ func Look(directories []string) (ranks []Rank, errs []error) {
 	pages, errs := live.Read[monitor.Live](directories)
 	for _, p := range pages {
 		for _, g := range p.Groups {
-			ranks = append(ranks, Rank{Version: p.Version, Commit: p.Commit, PID: p.PID, Run: p.Run, At: p.At, Host: host, Live: g})
+			ranks = append(ranks,
+				Rank{Version: p.Version, Commit: p.Commit, PID: p.PID, Run: p.Run, At: p.At, Host: host, Live: g})
 		}
 	}
 	slices.SortStableFunc(ranks, func(a, b Rank) int {

@@ -121,8 +121,10 @@ func TestFetchWithSecret(t *testing.T) {
 func TestRanksOfAHostAreFetched(t *testing.T) {
 	r := rank(1, 10)
 	r.Here = true // which is so there, and not here
-	r.Place = &hoststat.Host{Throttled: time.Second, Links: []hoststat.Link{{Name: "eth0", Mbps: 100}}}
-	server := httptest.NewServer(Serve(func() ([]Rank, []error) { return []Rank{r}, []error{errors.New("a process is stopped")} }))
+	r.Place = &hoststat.Host{Throttled: time.Second, Links: []hoststat.Interface{{Name: "eth0", Mbps: 100}}}
+	server := httptest.NewServer(Serve(func() ([]Rank, []error) {
+		return []Rank{r}, []error{errors.New("a process is stopped")}
+	}))
 	defer server.Close()
 	host := strings.TrimPrefix(server.URL, "http://")
 	silent := httptest.NewServer(nil)

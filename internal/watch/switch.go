@@ -133,6 +133,7 @@ func (s *Switch) row(worker int, before *Switch) string {
 		return (is[name] - was) / seconds
 	}
 	return fmt.Sprintf("%6d | %8.3f %8.3f %8.3f | %9.0f %8.0f | %9.0f %9.0f %9.0f %9.0f",
-		worker, rate("received_bytes_total")/1e9, rate("sent_bytes_total")/1e9, rate("summed_bytes_total")/1e9, rate("slots_total"),
+		worker, rate("received_bytes_total")/1e9, rate("sent_bytes_total")/1e9, rate("summed_bytes_total")/1e9,
+		rate("slots_total"),
 		is["slots_in_use"], rate("results_again_total"), rate("gaps_total"), rate("duplicates_total"), is["bad_tags_total"])
 }

@@ -47,7 +47,8 @@ mcast_switch_received_bytes_total{worker="1000000000"} 5
 	require.Equal(t, "switch "+at[0]+": 2 job(s) of 8 member(s), 3.0 MiB of slots, 3 refused", lines[1])
 	require.Regexp(t, `^ +0 \| +1\.000 +0\.000`, lines[3])
 	require.Regexp(t, `^ +1 \| +0\.000`, lines[4])
-	require.Equal(t, []string{"", "switch " + at[1] + " does not answer: http://" + at[1] + "/metrics: 404 Not Found"}, lines[5:])
+	require.Equal(t, []string{"", "switch " + at[1] + " does not answer: http://" + at[1] + "/metrics: 404 Not Found"},
+		lines[5:])
 
 	looks = 0 // it has begun anew
 	again := r.Switches(at)
@@ -66,7 +67,8 @@ func TestSwitchItself(t *testing.T) {
 	require.NoError(t, look.Err)
 	require.NotEmpty(t, look.workers)
 	for _, name := range []string{
-		"received_bytes_total", "sent_bytes_total", "summed_bytes_total", "slots_total", "slots_in_use", "results_again_total",
+		"received_bytes_total", "sent_bytes_total", "summed_bytes_total", "slots_total", "slots_in_use",
+		"results_again_total",
 		"gaps_total", "duplicates_total", "bad_tags_total",
 	} {
 		require.Contains(t, look.workers[0], name)

@@ -70,15 +70,18 @@ func tableOf(all []Activity) []string {
 	first := &all[0]
 	lines := []string{
 		headOf(all),
-		fmt.Sprintf("Allgather by %s; Reduce-Scatter: %s (%s)", first.Allgather, first.ReduceScatter, first.ReduceScatterReason),
+		fmt.Sprintf("Allgather by %s; Reduce-Scatter: %s (%s)", first.Allgather, first.ReduceScatter,
+			first.ReduceScatterReason),
 		fmt.Sprintf("%5s %8s | %8s %9s %8s %8s %6s | %8s %9s %8s %8s %6s | %9s %9s", "rank", "pid",
-			"gather/s", "mean us", "out GB/s", "in GB/s", "flying", "reduce/s", "mean us", "out GB/s", "in GB/s", "flying", "repairs/s", "fallbacks"),
+			"gather/s", "mean us", "out GB/s", "in GB/s", "flying", "reduce/s", "mean us", "out GB/s", "in GB/s", "flying",
+			"repairs/s", "fallbacks"),
 	}
 	for i := range all {
 		a := &all[i]
 		g, r := &a.Gather, &a.Reduce
 		lines = append(lines, fmt.Sprintf("%5d %8d | %8.0f %9.0f %8.3f %8.3f %6d | %8.0f %9.0f %8.3f %8.3f %6d | %9.0f %9d",
-			a.Rank, a.PID, g.Ops, g.MeanUS, g.OutGB, g.InGB, g.InFlight, r.Ops, r.MeanUS, r.OutGB, r.InGB, r.InFlight, a.Repairs, a.Fallbacks))
+			a.Rank, a.PID, g.Ops, g.MeanUS, g.OutGB, g.InGB, g.InFlight, r.Ops, r.MeanUS, r.OutGB, r.InGB, r.InFlight, a.Repairs,
+			a.Fallbacks))
 	}
 	return append(lines, troubles(all)...)
 }
@@ -107,7 +110,8 @@ func troubles(all []Activity) (lines []string) {
 			}
 		}
 		if a.Warnings > 0 {
-			lines = append(lines, fmt.Sprintf("rank %d: %d warning(s), in its log and in the notes of info()", a.Rank, a.Warnings))
+			lines = append(lines,
+				fmt.Sprintf("rank %d: %d warning(s), in its log and in the notes of info()", a.Rank, a.Warnings))
 		}
 		if a.Failed != "" {
 			lines = append(lines, fmt.Sprintf("rank %d: failed: %s", a.Rank, a.Failed))

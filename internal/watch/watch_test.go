@@ -53,10 +53,14 @@ func TestBetween(t *testing.T) {
 	require.Equal(t, []string{
 		"group abc: 3 of 4 ranks are here, fabric udp on eth0, run llama",
 		"Allgather by multicast; Reduce-Scatter: switch (the switch at 10.0.0.9:7470)",
-		" rank      pid | gather/s   mean us out GB/s  in GB/s flying | reduce/s   mean us out GB/s  in GB/s flying | repairs/s fallbacks",
-		"    0      100 |      200      1000    1.000    2.000      1 |       50         0    0.000    0.000      0 |         4         0",
-		"    1      101 |        0         0    0.000    0.000      1 |        0         0    0.000    0.000      0 |         0         0",
-		"    2      102 |        0         0    0.000    0.000      1 |        0         0    0.000    0.000      0 |         0         0",
+		" rank      pid | gather/s   mean us out GB/s  in GB/s flying | reduce/s   mean us out GB/s  in GB/s flying | " +
+			"repairs/s fallbacks",
+		"    0      100 |      200      1000    1.000    2.000      1 |       50         0    0.000    0.000      0 |      " +
+			"   4         0",
+		"    1      101 |        0         0    0.000    0.000      1 |        0         0    0.000    0.000      0 |      " +
+			"   0         0",
+		"    2      102 |        0         0    0.000    0.000      1 |        0         0    0.000    0.000      0 |      " +
+			"   0         0",
 		"rank 0: 1 warning(s), in its log and in the notes of info()",
 		"rank 1: 1 warning(s), in its log and in the notes of info()",
 		"rank 2: 1 warning(s), in its log and in the notes of info()",

@@ -196,7 +196,7 @@ func descriptor(oob []byte) (int, error) {
 func (l *Listener) make(ctx context.Context, g greeting, a *arrival) error {
 	first := a.lanes[0]
 	both := g.offer & l.place.fabrics
-	ans := answer{lanes: min(g.lanes, l.opts.lanesOf(first)), fabric: tcp, seal: l.opts.stance}
+	ans := answer{lanes: min(g.lanes, l.opts.lanesOf(first)), fabric: tcp, seal: l.opts.sealPolicy}
 	sockets := ans.lanes
 	switch {
 	case both&verbs != 0:
@@ -260,7 +260,7 @@ func (l *Listener) make(ctx context.Context, g greeting, a *arrival) error {
 		Wrap(comm).Close()
 		return err
 	}
-	l.opts.note("p2p: from %v over %v, lanes %d%s", first.RemoteAddr(), ans.fabric, ans.lanes, spell(sealed))
+	l.opts.note("p2p: from %v over %v, lanes %d%s", first.RemoteAddr(), ans.fabric, ans.lanes, sealedNote(sealed))
 	l.finish(result{comm: comm})
 	return nil
 }

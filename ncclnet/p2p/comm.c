@@ -71,7 +71,8 @@ static int post(struct p2p_comm *c, int sending, void *data, size_t size, uint32
 	return P2P_OK;
 }
 
-int p2p_isend(struct p2p_comm *c, const void *data, size_t size, uint32_t key, int tag, void *parent, struct p2p_request **req)
+int p2p_isend(struct p2p_comm *c, const void *data, size_t size, uint32_t key, int tag, void *parent,
+	struct p2p_request **req)
 {
 	int rc = post(c, 1, (void *)data, size, key, req);
 	int i, idle;
@@ -102,7 +103,8 @@ int p2p_isend(struct p2p_comm *c, const void *data, size_t size, uint32_t key, i
 	return P2P_OK;
 }
 
-int p2p_irecv(struct p2p_comm *c, void *data, size_t size, uint32_t key, int tag, void *parent, struct p2p_request **req)
+int p2p_irecv(struct p2p_comm *c, void *data, size_t size, uint32_t key, int tag, void *parent,
+	struct p2p_request **req)
 {
 	int rc = post(c, 0, data, size, key, req);
 
@@ -133,7 +135,7 @@ int p2p_iflush(struct p2p_comm *c, void *data, uint32_t key, struct p2p_request 
 /* Whether a moment does not matter: a stream of large messages is limited by its bytes. A thread that looks at
  * a socket without a pause keeps the socket's lock from the kernel, which then brings fewer bytes, and answers
  * smaller pieces with more acknowledgements. */
-static int unhurried(const struct p2p_comm *c)
+static int may_pause(const struct p2p_comm *c)
 {
 	const struct lane *l = &c->lane[0];
 
@@ -152,7 +154,7 @@ static void progress(struct p2p_comm *c)
 		c->eager = EAGER;
 		return;
 	}
-	if (unhurried(c))
+	if (may_pause(c))
 		c->until = p2p_now() + REST;
 	if (c->eager > 0)
 		c->eager--;

@@ -20,7 +20,9 @@ import (
 // open turns the sockets of a connection, and its ring unless that is negative, and
 // its queue pairs unless they are nil, into a comm. The sockets and the ring stay the
 // caller's, who closes them. sealed: the kernel seals the comm's bytes in both directions.
-func open(o *Options, sending bool, conns []net.Conn, ring int, pairs *queues, sealed bool) (comm unsafe.Pointer, err error) {
+func open(
+	o *Options, sending bool, conns []net.Conn, ring int, pairs *queues, sealed bool,
+) (comm unsafe.Pointer, err error) {
 	peer := C.CString(conns[0].RemoteAddr().String())
 	defer C.free(unsafe.Pointer(peer))
 	s := C.struct_p2p_setup{
@@ -162,7 +164,8 @@ func (c Comm) Profile(profiler unsafe.Pointer) { C.p2p_profile(c.c, C.nccl_profi
 // Isend is p2p_isend.
 func (c Comm) Isend(b []byte) (*Request, error) {
 	var r *C.struct_p2p_request
-	err := c.err(C.p2p_isend(c.c, unsafe.Pointer(unsafe.SliceData(b)), C.size_t(len(b)), C.uint32_t(keyOf(c, b, false)), tag, unsafe.Pointer(c.c), &r))
+	err := c.err(C.p2p_isend(c.c, unsafe.Pointer(unsafe.SliceData(b)), C.size_t(len(b)), C.uint32_t(keyOf(c, b, false)),
+		tag, unsafe.Pointer(c.c), &r))
 	if r == nil {
 		return nil, err
 	}
@@ -175,7 +178,8 @@ func (c Comm) Irecv(b []byte) (*Request, error) {
 	defer C.free(unsafe.Pointer(slot))
 	*slot = 1
 	at := (**C.struct_p2p_request)(unsafe.Pointer(slot))
-	err := c.err(C.p2p_irecv(c.c, unsafe.Pointer(unsafe.SliceData(b)), C.size_t(len(b)), C.uint32_t(keyOf(c, b, true)), tag, unsafe.Pointer(c.c), at))
+	err := c.err(C.p2p_irecv(c.c, unsafe.Pointer(unsafe.SliceData(b)), C.size_t(len(b)), C.uint32_t(keyOf(c, b, true)),
+		tag, unsafe.Pointer(c.c), at))
 	if *slot == 0 {
 		return nil, err
 	}

@@ -80,7 +80,7 @@ struct lane {
 
 	/* Small messages read in a row; whether the kernel may acknowledge them late. */
 	unsigned small;
-	int patient;
+	int delayed_ack;
 	/* Of lane 0: size of the latest message; see p2p_socket_peek: bytes that were read and are the kernel's still,
 	 * and in how many reads. */
 	size_t latest, peeked;
@@ -192,7 +192,9 @@ int p2p_socket_reset(struct lane *l); /* ends a connection at once; false if tha
 void p2p_socket_abort(struct lane *l); /* ends a connection that sends from the caller's memory */
 
 /* watch.c: a comm that sends over sockets is watched from p2p_open on. */
-#define P2P_UNANSWERED "nothing of what was sent is acknowledged for %u ms, in segments of up to %u bytes: the peer is gone, or they do not pass"
+#define P2P_UNANSWERED \
+	"nothing of what was sent is acknowledged for %u ms, in segments of up to %u bytes: " \
+	"the peer is gone, or they do not pass"
 /* The largest segments of a connection that the watch has given up, else 0. */
 static inline unsigned p2p_unanswered(const struct p2p_comm *c)
 {

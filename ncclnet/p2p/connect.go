@@ -32,7 +32,7 @@ var attempts = struct {
 // attempt is a connection in the making, on the connecting side.
 type attempt struct {
 	opts   Options
-	place  place
+	place  address
 	id     uint64
 	done   chan struct{}
 	result result   // once done
@@ -74,7 +74,7 @@ func Connect(handle []byte, o Options) (unsafe.Pointer, error) {
 		close(a.done)
 		owntime.AfterFunc(a.opts.patience(), a.abandon)
 		if a.first != nil {
-			a.mind()
+			a.awaitClaim()
 		}
 	}()
 	return nil, nil
@@ -104,9 +104,9 @@ func (a *attempt) drop() {
 // errGone is of a connection that had come about.
 var errGone = errors.New("the peer has closed the connection: its communicator was aborted or has failed")
 
-// mind waits until somebody asks for the connection, or its peer closes it. NCCL does not ask again for those of a
-// communicator that is aborted, on any rank: the sockets go with the first end that closes.
-func (a *attempt) mind() {
+// awaitClaim waits until somebody asks for the connection, or its peer closes it. NCCL does not ask again for those of
+// a communicator that is aborted, on any rank: the sockets go with the first end that closes.
+func (a *attempt) awaitClaim() {
 	if !closes(a.first) {
 		return
 	}
@@ -160,7 +160,7 @@ func poll(id uint64, state []byte) (unsafe.Pointer, error) {
 		delete(attempts.by, id)
 		clear(state)
 		if a.first != nil {
-			_ = a.first.Close() // mind ends
+			_ = a.first.Close() // awaitClaim ends
 		}
 		return a.result.comm, a.result.err
 	default:
@@ -172,7 +172,9 @@ func poll(id uint64, state []byte) (unsafe.Pointer, error) {
 func (a *attempt) run() (unsafe.Pointer, error) {
 	ctx, cancel := owntime.WithTimeout(context.Background(), a.opts.patience(), errSlow)
 	defer cancel()
-	g := greeting{key: a.place.key, id: a.id, lanes: a.opts.Lanes, offer: a.opts.fabrics() & a.place.fabrics, seal: a.opts.stance}
+	g := greeting{
+		key: a.place.key, id: a.id, lanes: a.opts.Lanes, offer: a.opts.fabrics() & a.place.fabrics, seal: a.opts.sealPolicy,
+	}
 	if g.offer == 0 {
 		return nil, fmt.Errorf("this end allows %v, the peer %v", a.opts.fabrics(), a.place.fabrics)
 	}
@@ -212,7 +214,8 @@ func (a *attempt) run() (unsafe.Pointer, error) {
 		return nil, err
 	}
 	if ans.fabric&g.offer == 0 || ans.lanes > g.lanes {
-		return nil, fmt.Errorf("this end offers %v and %d lanes, the peer chose %v and %d", g.offer, g.lanes, ans.fabric, ans.lanes)
+		return nil,
+			fmt.Errorf("this end offers %v and %d lanes, the peer chose %v and %d", g.offer, g.lanes, ans.fabric, ans.lanes)
 	}
 	sealed, err := a.opts.sealed(ans.fabric, ans.seal)
 	if err != nil {
@@ -241,7 +244,7 @@ func (a *attempt) run() (unsafe.Pointer, error) {
 			return nil, err
 		}
 	}
-	a.opts.note("p2p: to %v over %v, lanes %d%s", a.place.addr, ans.fabric, ans.lanes, spell(sealed))
+	a.opts.note("p2p: to %v over %v, lanes %d%s", a.place.addr, ans.fabric, ans.lanes, sealedNote(sealed))
 	comm, err := open(&a.opts, true, below(lanes), ring, pairs, sealed)
 	if err == nil {
 		a.first = below(lanes)[0]
@@ -267,8 +270,8 @@ func (a *attempt) dial(ctx context.Context, g greeting) (*identity.Greeting, err
 	return greeted, nil
 }
 
-// connect opens a connection. Where sockets are bound to an interface, and the peer does not answer, it is tried as routes
-// lead.
+// connect opens a connection. Where sockets are bound to an interface, and the peer does not answer, it is tried as
+// routes lead.
 func (a *attempt) connect(ctx context.Context) (net.Conn, error) {
 	bound := a.bound()
 	for {
@@ -326,7 +329,7 @@ func (a *attempt) pass(ctx context.Context, g greeting) (fd int, err error) {
 		return fd, err
 	}
 	var d net.Dialer
-	c, err := d.DialContext(ctx, "unix", a.place.door())
+	c, err := d.DialContext(ctx, "unix", a.place.socketName())
 	if err != nil {
 		return fd, err
 	}

@@ -207,7 +207,7 @@ func TestHandle(t *testing.T) {
 
 func TestHandleRoundTrip(t *testing.T) {
 	for _, addr := range []string{"127.0.0.1:1", "[::1]:65535", "[fe80::1%eth0]:7"} {
-		p := place{addr: netip.MustParseAddrPort(addr), key: 1, host: 2, lanes: 3, fabrics: shm}
+		p := address{addr: netip.MustParseAddrPort(addr), key: 1, host: 2, lanes: 3, fabrics: shm}
 		h := make([]byte, HandleSize)
 		p.put(h)
 		if got, err := parseHandle(h); err != nil || got != p {
@@ -222,13 +222,14 @@ func TestStrangers(t *testing.T) {
 			l, h := listen(t, Options{Fabric: fabric})
 			addrs := [][2]string{{"tcp", l.place.addr.String()}}
 			if fabric == "shm" {
-				addrs = append(addrs, [2]string{"unix", l.place.door()})
+				addrs = append(addrs, [2]string{"unix", l.place.socketName()})
 			}
 			wrong := greeting{key: l.place.key + 1, id: 1, lanes: 1, offer: tcp | shm}
 			silly := greeting{key: l.place.key, id: 2, lanes: 0, offer: tcp | shm}
 			lost := greeting{key: l.place.key, id: 3, lane: 2, lanes: 4, offer: tcp | shm} // without a lane 0
 			for _, a := range addrs {
-				for _, say := range [][]byte{nil, {0}, make([]byte, 1000), wrong.bytes(), silly.bytes(), lost.bytes(), lost.bytes(), lost.bytes()[:20]} {
+				for _, say := range [][]byte{nil, {0}, make([]byte, 1000), wrong.bytes(), silly.bytes(), lost.bytes(), lost.bytes(),
+					lost.bytes()[:20]} {
 					c, err := net.Dial(a[0], a[1])
 					if err != nil {
 						t.Fatal(err)

@@ -151,7 +151,7 @@ int p2p_alive(struct p2p_comm *c)
 		if (c->lane[0].ring == NULL) {
 			/* Reading tells. This acknowledges the rest now; if the kernel's timer had to, the kernel
 			 * would acknowledge each message at once from then on. */
-			if (c->lane[0].patient)
+			if (c->lane[0].delayed_ack)
 				(void)setsockopt(c->lane[0].fd, IPPROTO_TCP, TCP_QUICKACK, &now_and_later, sizeof(now_and_later));
 			return 1;
 		}

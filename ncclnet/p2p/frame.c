@@ -117,16 +117,17 @@ static size_t ahead(const struct lane *l, size_t len)
 
 	if (len >= LARGE || l != l->comm->lane)
 		return few; /* what follows will be large, too */
-	if (len == 0 && !l->patient && l->queue[l->first % P2P_IN_FLIGHT]->capacity >= LARGE && l->ahead > SCANT)
+	if (len == 0 && !l->delayed_ack && l->queue[l->first % P2P_IN_FLIGHT]->capacity >= LARGE && l->ahead > SCANT)
 		return SCANT - (l->to - l->from);
 	return l->ahead - (l->to - l->from);
 }
 
-/* Whether to look at the next message before taking it (not where it is sealed: it is kept whole then), which copies it twice: where the messages of late
- * were small enough for the staging room, and somebody waits for this one, or a copy is for nothing. */
+/* Whether to look at the next message before taking it (not where it is sealed: it is kept whole then), which copies it
+ * twice: where the messages of late were small enough for the staging room, and somebody waits for this one, or a copy
+ * is for nothing. */
 static int peeks(const struct lane *l)
 {
-	return !l->comm->sealed && l->patient && l->latest <= (l->last - l->first > FEW ? TINY : STAGING - HEADER);
+	return !l->comm->sealed && l->delayed_ack && l->latest <= (l->last - l->first > FEW ? TINY : STAGING - HEADER);
 }
 
 /* Reads len bytes to data and then into the staging room, as far as there are
@@ -171,8 +172,10 @@ static int open_share(struct lane *l, struct p2p_request *r)
 	l->from += HEADER;
 	if (h.magic != r->header.magic || h.sequence != r->header.sequence || h.lane != index ||
 	    (h.lanes != 1 && h.lanes != c->lanes) || (index > 0 && (h.lanes != r->header.lanes || h.size != r->header.size))) {
-		p2p_fail(c, P2P_E_SYSTEM, "the stream is garbled: lane %u has %#x, message %u of %llu bytes on lane %u of %u; awaited is message %u",
-			 index, le16toh(h.magic), le32toh(h.sequence), (unsigned long long)le64toh(h.size), h.lane, h.lanes, le32toh(r->header.sequence));
+		p2p_fail(c, P2P_E_SYSTEM,
+			"the stream is garbled: lane %u has %#x, message %u of %llu bytes on lane %u of %u; awaited is message %u",
+			 index, le16toh(h.magic), le32toh(h.sequence), (unsigned long long)le64toh(h.size), h.lane, h.lanes,
+			 le32toh(r->header.sequence));
 		return 0;
 	}
 	l->moved = HEADER;

@@ -15,7 +15,7 @@ import (
 func FuzzHandle(f *testing.F) {
 	for _, addr := range []string{"10.0.0.1:5000", "[fe80::1%eth0]:1", "[2001:db8::1]:65535"} {
 		h := make([]byte, HandleSize)
-		place{addr: netip.MustParseAddrPort(addr), key: 1 << 63, host: 7, lanes: 4, fabrics: tcp | shm}.put(h)
+		address{addr: netip.MustParseAddrPort(addr), key: 1 << 63, host: 7, lanes: 4, fabrics: tcp | shm}.put(h)
 		f.Add(h)
 		f.Add(h[:HandleSize-1])
 	}
@@ -34,7 +34,7 @@ func FuzzHandle(f *testing.F) {
 		if q, err := parseHandle(again); err != nil || q != p {
 			t.Fatalf("%+v became %+v, %v", p, q, err)
 		}
-		p.door()
+		p.socketName()
 	})
 }
 

@@ -15,7 +15,7 @@ type greeting struct {
 	lane  int    // 0, which agrees on the rest, or a further one; ignored with a ring
 	lanes int    // that the connecting end would open
 	offer fabrics
-	seal  stance
+	seal  sealPolicy
 }
 
 const greetingSize = 32
@@ -43,7 +43,7 @@ func parseGreeting(b []byte, key uint64) (greeting, error) {
 	g := greeting{
 		key: key, lane: int(binary.LittleEndian.Uint16(b[6:])), id: binary.LittleEndian.Uint64(b[16:]),
 		lanes: int(binary.LittleEndian.Uint16(b[24:])), offer: fabrics(binary.LittleEndian.Uint16(b[26:])),
-		seal: stance(binary.LittleEndian.Uint16(b[28:])),
+		seal: sealPolicy(binary.LittleEndian.Uint16(b[28:])),
 	}
 	if g.lane >= MaxLanes || g.lanes < 1 || g.lanes > MaxLanes {
 		return greeting{}, errStranger
@@ -57,7 +57,7 @@ type answer struct {
 	ready  bool
 	lanes  int
 	fabric fabrics // none: there is no fabric that both ends allow
-	seal   stance
+	seal   sealPolicy
 }
 
 const answerSize = 16
@@ -84,7 +84,7 @@ func readAnswer(c net.Conn, ready bool) (answer, error) {
 	}
 	a := answer{
 		ready: b[4] == 1, lanes: int(binary.LittleEndian.Uint16(b[6:])), fabric: fabrics(binary.LittleEndian.Uint16(b[8:])),
-		seal: stance(binary.LittleEndian.Uint16(b[10:])),
+		seal: sealPolicy(binary.LittleEndian.Uint16(b[10:])),
 	}
 	if binary.LittleEndian.Uint32(b) != magic || a.ready != ready || a.lanes < 1 || a.lanes > MaxLanes {
 		return answer{}, fmt.Errorf("the peer is no listener of this library: % x", b)

@@ -27,7 +27,8 @@ func sealed(t *testing.T, o Options) Options {
 
 // TestSealed: messages of all kinds, and ends of connections, are the same where the kernel seals.
 func TestSealed(t *testing.T) {
-	lanes, fragments := sealed(t, Options{Lanes: 4, Cut: 64 << 10, Zerocopy: "on"}), sealed(t, Options{Lanes: 3, Cut: 1000, Buffer: 6 << 10})
+	lanes, fragments := sealed(t, Options{Lanes: 4, Cut: 64 << 10, Zerocopy: "on"}),
+		sealed(t, Options{Lanes: 3, Cut: 1000, Buffer: 6 << 10})
 	// A record holds 16 KiB, a header of ours 16 bytes.
 	t.Run("sizes", func(t *testing.T) {
 		ofSizes(t, lanes, []int{0, 1, 16, 16367, 16368, 16369, 32753, 100_000, 1<<20 + 3})
@@ -101,7 +102,8 @@ func TestSealedSilentHost(t *testing.T) {
 	far := path.far[0]
 	path.mu.Unlock()
 	dropLarger(t, far, 0)
-	if e := failsSending(t, send, memory(t, 8<<20)); e.Code != Remote || !strings.Contains(e.Text, "nothing of what was sent is acknowledged") {
+	if e := failsSending(t, send, memory(t, 8<<20)); e.Code != Remote ||
+		!strings.Contains(e.Text, "nothing of what was sent is acknowledged") {
 		t.Fatal(e)
 	}
 }
@@ -161,10 +163,12 @@ func TestSealedOnThePath(t *testing.T) {
 			})
 			s := must(t)(out.Isend(from[n:]))
 			e := failsBeside(t, r, s)
-			if e.Code != System || !strings.Contains(e.Text, "somebody on the path has changed it") || !strings.Contains(e.Text, "127.0.0.1:") {
+			if e.Code != System || !strings.Contains(e.Text, "somebody on the path has changed it") ||
+				!strings.Contains(e.Text, "127.0.0.1:") {
 				t.Fatal(e)
 			}
-			if e := failsSending(t, out, from[:10]); e.Code != Remote || !strings.Contains(e.Text, "the peer gave up; it says why") {
+			if e := failsSending(t, out, from[:10]); e.Code != Remote ||
+				!strings.Contains(e.Text, "the peer gave up; it says why") {
 				t.Fatal(e)
 			}
 			if !bytes.Equal(to[:n], from[:n]) {
@@ -177,7 +181,8 @@ func TestSealedOnThePath(t *testing.T) {
 // TestSealedTowardsTheSender: bytes put into the other direction, where nothing goes as long as all is well.
 func TestSealedTowardsTheSender(t *testing.T) {
 	for name, header := range map[string][]byte{
-		"a record": {23, 3, 3, 0, 32}, "no record": {0, 0, 0, 0, 0}, "another version": {23, 0, 0, 0, 32}, "too long": {23, 3, 3, 255, 255},
+		"a record": {23, 3, 3, 0, 32}, "no record": {0, 0, 0, 0, 0}, "another version": {23, 0, 0, 0, 32},
+		"too long": {23, 3, 3, 255, 255},
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := &onPath{}
@@ -189,7 +194,8 @@ func TestSealedTowardsTheSender(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if e := failsSending(t, send, memory(t, 10)); e.Code != System || !strings.Contains(e.Text, "somebody on the path has changed it") {
+			if e := failsSending(t, send, memory(t, 10)); e.Code != System ||
+				!strings.Contains(e.Text, "somebody on the path has changed it") {
 				t.Fatal(e)
 			}
 		})
@@ -241,7 +247,8 @@ func TestVerbsUnsealed(t *testing.T) {
 		t.Fatal(said)
 	}
 	in.TLS = "require"
-	if l, err := Listen(in); err == nil || !strings.Contains(err.Error(), "MCAST_NET_TLS=require and MCAST_NET_FABRIC=verbs") {
+	if l, err := Listen(in); err == nil ||
+		!strings.Contains(err.Error(), "MCAST_NET_TLS=require and MCAST_NET_FABRIC=verbs") {
 		t.Fatal(l, err)
 	}
 }

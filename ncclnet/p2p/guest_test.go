@@ -15,8 +15,8 @@ import (
 	"github.com/torch-mcast/torch-mcast/ncclnet/p2p/profilertest"
 )
 
-// rdma returns the options of two ends on the devices of h1 and h2, which the guest with soft-RoCE has. Memory of the test is
-// registered as it is used.
+// rdma returns the options of two ends on the devices of h1 and h2, which the guest with soft-RoCE has. Memory of the
+// test is registered as it is used.
 func rdma(t *testing.T, o Options) (out, in Options) {
 	t.Helper()
 	if os.Getenv("MCAST_TEST_RDMA") == "" {

@@ -40,11 +40,12 @@ const (
 
 var (
 	errHandle = errors.New("p2p: the handle is garbled, or not one of this library")
-	errState  = errors.New("p2p: the connection that the handle stands for is not known: the handle is garbled, or nobody asked for 20 times MCAST_TIMEOUT")
+	errState  = errors.New("p2p: the connection that the handle stands for is not known: the handle is garbled, or " +
+		"nobody asked for 20 times MCAST_TIMEOUT")
 )
 
-// place is the content of a handle: the listener's address, and the key that it wants to hear.
-type place struct {
+// address is the content of a handle: the listener's address, and the key that it wants to get.
+type address struct {
 	addr    netip.AddrPort
 	key     uint64
 	host    uint64 // same for processes that can share memory
@@ -56,7 +57,7 @@ type place struct {
 // heldBit is held, beside the fabrics.
 const heldBit = 1 << 15
 
-func (p place) put(h []byte) {
+func (p address) put(h []byte) {
 	clear(h[:HandleSize])
 	binary.LittleEndian.PutUint32(h[atMagic:], magic)
 	binary.LittleEndian.PutUint16(h[atVersion:], version)
@@ -75,21 +76,22 @@ func (p place) put(h []byte) {
 	binary.LittleEndian.PutUint32(h[atChecksum:], crc32.ChecksumIEEE(h[:atChecksum]))
 }
 
-func parseHandle(h []byte) (place, error) {
+func parseHandle(h []byte) (address, error) {
 	if len(h) < HandleSize {
-		return place{}, fmt.Errorf("p2p: a handle has %d bytes, not %d", HandleSize, len(h))
+		return address{}, fmt.Errorf("p2p: a handle has %d bytes, not %d", HandleSize, len(h))
 	}
-	if binary.LittleEndian.Uint32(h[atMagic:]) != magic || binary.LittleEndian.Uint32(h[atChecksum:]) != crc32.ChecksumIEEE(h[:atChecksum]) {
-		return place{}, errHandle
+	if binary.LittleEndian.Uint32(h[atMagic:]) != magic ||
+		binary.LittleEndian.Uint32(h[atChecksum:]) != crc32.ChecksumIEEE(h[:atChecksum]) {
+		return address{}, errHandle
 	}
 	if v := binary.LittleEndian.Uint16(h[atVersion:]); v != version {
-		return place{}, fmt.Errorf("p2p: the peer's library speaks version %d, this one %d", v, version)
+		return address{}, fmt.Errorf("p2p: the peer's library speaks version %d, this one %d", v, version)
 	}
 	addr := netip.AddrFrom16([16]byte(h[atAddress : atAddress+16])).Unmap()
 	if zone := strings.TrimRight(string(h[atZone:atChecksum]), "\x00"); zone != "" {
 		addr = addr.WithZone(zone)
 	}
-	return place{
+	return address{
 		addr:    netip.AddrPortFrom(addr, binary.LittleEndian.Uint16(h[atPort:])),
 		key:     binary.LittleEndian.Uint64(h[atKey:]),
 		host:    binary.LittleEndian.Uint64(h[atHost:]),
@@ -99,9 +101,9 @@ func parseHandle(h []byte) (place, error) {
 	}, nil
 }
 
-// door names the Unix socket, in the abstract name space, at which a listener
+// socketName names the Unix socket, in the abstract name space, at which a listener
 // takes rings. It does not give away the key to those who see the name.
-func (p place) door() string {
+func (p address) socketName() string {
 	sum := sha256.Sum256(binary.LittleEndian.AppendUint64([]byte("door"), p.key))
 	return "@torch-mcast-p2p-" + hex.EncodeToString(sum[:8])
 }

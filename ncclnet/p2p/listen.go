@@ -21,7 +21,7 @@ import (
 // waiting.
 type Listener struct {
 	opts  Options
-	place place
+	place address
 	tcp   net.Listener
 	held  net.Listener // for connections by the interface, if routes lead to its network by another one; else nil
 	unix  net.Listener // nil without shm
@@ -33,8 +33,8 @@ type Listener struct {
 	sockets  map[net.Conn]bool   // that have greeted and not become part of a comm
 }
 
-// greetTime is how long a connection may take over its greeting without a secret. Longer than acceptor.Plain, for nobody
-// connects again.
+// greetTime is how long a connection may take over its greeting without a secret. Longer than acceptor.Plain, for
+// nobody connects again.
 const greetTime = 5 * time.Second
 
 var errSlow = errors.New("the other end's host answers, and its process has said nothing for 20 times MCAST_TIMEOUT")
@@ -62,13 +62,15 @@ func Listen(o Options) (*Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("p2p: %w", sys.Drawn(err))
 	}
-	l := &Listener{opts: o, tcp: t, held: held, quit: make(chan struct{}), arrivals: map[uint64]*arrival{}, sockets: map[net.Conn]bool{}}
-	l.place = place{
+	l := &Listener{
+		opts: o, tcp: t, held: held, quit: make(chan struct{}), arrivals: map[uint64]*arrival{}, sockets: map[net.Conn]bool{},
+	}
+	l.place = address{
 		addr: netip.AddrPortFrom(addr, t.Addr().(*net.TCPAddr).AddrPort().Port()),
 		key:  random64(), host: hostDigest(), lanes: o.Lanes, fabrics: o.fabrics(), held: held != nil,
 	}
 	if l.place.fabrics&shm != 0 {
-		l.unix, err = net.ListenUnix("unix", &net.UnixAddr{Name: l.place.door()})
+		l.unix, err = net.ListenUnix("unix", &net.UnixAddr{Name: l.place.socketName()})
 		if err != nil && o.Fabric == "shm" {
 			_ = l.closePorts()
 			return nil, fmt.Errorf("p2p: %w", err)
@@ -138,8 +140,8 @@ func (l *Listener) closePorts() error {
 	return l.tcp.Close()
 }
 
-// openPorts opens a port on an address; where two interfaces are in its network, one more at the same port, which answers by its
-// interface.
+// openPorts opens a port on an address; where two interfaces are in its network, one more at the same port, which
+// answers by its interface.
 func openPorts(o *Options, lc net.ListenConfig, addr netip.Addr) (all, held net.Listener, err error) {
 	ctx := context.Background()
 	ifi, err := net.InterfaceByName(o.Interface)

@@ -24,7 +24,7 @@ func greeted(t *testing.T, o Options) (send Comm, far *net.TCPConn) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	p := place{addr: l.Addr().(*net.TCPAddr).AddrPort(), key: 1, lanes: 1, fabrics: tcp}
+	p := address{addr: l.Addr().(*net.TCPAddr).AddrPort(), key: 1, lanes: 1, fabrics: tcp}
 	h := make([]byte, HandleSize)
 	p.put(h)
 	if _, err := Connect(h, o); err != nil {
@@ -65,7 +65,8 @@ func dropLarger(t *testing.T, c *net.TCPConn, bytes uint32) {
 		{Code: unix.BPF_RET | unix.BPF_K, K: 1 << 20},
 	}
 	cerr := raw.Control(func(fd uintptr) {
-		err = unix.SetsockoptSockFprog(int(fd), unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]})
+		err = unix.SetsockoptSockFprog(int(fd), unix.SOL_SOCKET, unix.SO_ATTACH_FILTER,
+			&unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]})
 	})
 	if cerr != nil || err != nil {
 		t.Fatal(cerr, err)
@@ -122,8 +123,8 @@ func dialled(t *testing.T) (near, far *net.TCPConn) {
 	return dial.(*net.TCPConn), accepted.(*net.TCPConn)
 }
 
-// TestWrongWriteBlamesNobody: a kernel that does not take a write says EINVAL, as it does of a record that was changed, but
-// then nobody has changed anything. A socket under repair takes no write before it knows which queue is meant.
+// TestWrongWriteBlamesNobody: a kernel that does not take a write says EINVAL, as it does of a record that was changed,
+// but then nobody has changed anything. A socket under repair takes no write before it knows which queue is meant.
 func TestWrongWriteBlamesNobody(t *testing.T) {
 	near, _ := dialled(t)
 	comm, err := open(&Options{}, true, []net.Conn{near}, noRing, nil, true)
@@ -136,7 +137,9 @@ func TestWrongWriteBlamesNobody(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if cerr := raw.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_REPAIR, 1) }); cerr != nil {
+	if cerr := raw.Control(func(fd uintptr) {
+		err = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_REPAIR, 1)
+	}); cerr != nil {
 		t.Fatal(cerr)
 	}
 	if errors.Is(err, unix.EPERM) {
@@ -144,7 +147,8 @@ func TestWrongWriteBlamesNobody(t *testing.T) {
 	} else if err != nil {
 		t.Fatal(err)
 	}
-	if e := failsSending(t, send, memory(t, 1000)); e.Code != System || !strings.Contains(e.Text, "write: Invalid argument") {
+	if e := failsSending(t, send, memory(t, 1000)); e.Code != System ||
+		!strings.Contains(e.Text, "write: Invalid argument") {
 		t.Fatal(e)
 	}
 }
@@ -155,7 +159,8 @@ func TestSilentHost(t *testing.T) {
 	needsFilters(t)
 	send, far := greeted(t, Options{Timeout: 2 * time.Second})
 	dropLarger(t, far, 0)
-	if e := failsSending(t, send, memory(t, 8<<20)); e.Code != Remote || !strings.Contains(e.Text, "nothing of what was sent is acknowledged") {
+	if e := failsSending(t, send, memory(t, 8<<20)); e.Code != Remote ||
+		!strings.Contains(e.Text, "nothing of what was sent is acknowledged") {
 		t.Fatal(e)
 	}
 }
@@ -174,7 +179,9 @@ func narrow(t *testing.T, size int, timeout time.Duration) (Comm, <-chan string,
 	}
 	// A copy: a pinned message is done only once it has arrived. With a buffer, as between hosts, that holds it.
 	send, far := sender(t, Options{Timeout: timeout, Zerocopy: "off", Warn: warn, Buffer: 4 << 20})
-	if err := far.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: time.Second, Interval: time.Second}); err != nil {
+	if err := far.SetKeepAliveConfig(net.KeepAliveConfig{
+		Enable: true, Idle: time.Second, Interval: time.Second,
+	}); err != nil {
 		t.Fatal(err)
 	}
 	dropLarger(t, far, 1500)
@@ -319,7 +326,8 @@ func TestZerocopyFault(t *testing.T) {
 	}
 	defer unix.Munmap(hole)
 	must(t)(recv.Irecv(to))
-	if e := failsSending(t, send, hole); e.Code != System || !strings.Contains(e.Text, "bad address") && !strings.Contains(e.Text, "Bad address") {
+	if e := failsSending(t, send, hole); e.Code != System ||
+		!strings.Contains(e.Text, "bad address") && !strings.Contains(e.Text, "Bad address") {
 		t.Fatal(e)
 	}
 }
@@ -346,7 +354,7 @@ func TestAbandoned(t *testing.T) {
 func TestRingNotTaken(t *testing.T) {
 	l, h := listen(t, Options{})
 	_ = l.unix.Close()
-	door, err := net.Listen("unix", l.place.door())
+	door, err := net.Listen("unix", l.place.socketName())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -369,7 +377,8 @@ func TestRingNotTaken(t *testing.T) {
 		t.Fatal("there is a ring")
 	}
 	works(t, send, recv)
-	if _, err := until(t, connect(h, Options{Fabric: "shm"})); err == nil || !strings.Contains(err.Error(), "did not take it") {
+	if _, err := until(t, connect(h, Options{Fabric: "shm"})); err == nil ||
+		!strings.Contains(err.Error(), "did not take it") {
 		t.Fatal(err)
 	}
 }

@@ -25,32 +25,37 @@ type Options struct {
 	Addr netip.Addr // of this end; one that connects may leave the choice to the kernel
 	// Interface is the one that has Addr, by which connections leave; empty: as routes say.
 	Interface string
-	Lanes     int    // sockets or queue pairs of a connection, 1 to 16; 0: 4, on fewer cores as many, 2 at the least and within a host
-	Cut       int    // bytes from which a message uses all lanes; 0: 256 KiB
-	Buffer    int    // bytes of each socket's buffers; 0: the kernel decides, except for the send buffer within a host
-	Ring      int    // bytes of shared memory a connection, a power of two from 256 to 1 GiB; 0: 512 KiB
-	Zerocopy  string // "auto" (""): where the kernel does not copy after all; "on", "off"
-	Fabric    string // "auto" (""): shm within a host, else tcp; "tcp", "shm", "verbs": that one or an error
+	// Lanes: sockets or queue pairs of a connection, 1 to 16; 0: 4, on fewer cores as many, 2 at the least and within a
+	// host
+	Lanes    int
+	Cut      int    // bytes from which a message uses all lanes; 0: 256 KiB
+	Buffer   int    // bytes of each socket's buffers; 0: the kernel decides, except for the send buffer within a host
+	Ring     int    // bytes of shared memory a connection, a power of two from 256 to 1 GiB; 0: 512 KiB
+	Zerocopy string // "auto" (""): where the kernel does not copy after all; "on", "off"
+	Fabric   string // "auto" (""): shm within a host, else tcp; "tcp", "shm", "verbs": that one or an error
 	// Identity is of the secret that both ends prove when they connect; nil: there is none.
 	Identity *identity.Identity
-	TLS      string        // with an Identity: "auto" (""): the kernels seal what goes over TCP where those of both ends can; "require": or it is an error; "off"
+	// TLS: with an Identity: "auto" (""): the kernels seal what goes over TCP where those of both ends can; "require": or
+	// it is an error; "off"
+	TLS      string
 	Device   *Device       // that moves the messages, with "verbs"
 	Timeout  time.Duration // for a peer's host to answer, and to acknowledge bytes; 0: 30 s
 	Log      func(string)  // notes on what was chosen; may be nil
 	Warn     func(string)  // what ended a connection on which nobody may wait; may be nil
 	Unsealed func(error)   // with an Identity and TLS auto: why a connection goes in the clear; may be nil
 
-	fewer  int // lanes within a host, if not as many
-	kernel kernel
-	stance stance
-	unable error // why stance is not able, unless it declines
+	fewer      int // lanes within a host, if not as many
+	kernel     kernel
+	sealPolicy sealPolicy
+	unable     error // why sealPolicy is not able, unless it declines
 }
 
 // patience is how long an end waits for a process that may be stopped on a host that answers. NCCL sets no limit: a
 // process that was stopped goes on where it was.
 func (o *Options) patience() time.Duration { return 20 * o.Timeout }
 
-// keepAlive ends a connection when the other host has not answered for Timeout, until p2p_open sets its own, and the watch (watch.c) looks at senders.
+// keepAlive ends a connection when the other host has not answered for Timeout, until p2p_open sets its own, and the
+// watch (watch.c) looks at senders.
 func (o *Options) keepAlive() net.KeepAliveConfig {
 	const probes = 4
 	each := max(o.Timeout/(2*probes), time.Second)

@@ -34,12 +34,14 @@ struct p2p_request;
  * before the peer has posted a receive. key is the local one of registered memory
  * where an RDMA device moves the bytes, see p2p_device_of, else ignored. tag and
  * parent are NCCL's, for its profiler: p2p_profile. */
-int p2p_isend(struct p2p_comm *c, const void *data, size_t size, uint32_t key, int tag, void *parent, struct p2p_request **req);
+int p2p_isend(struct p2p_comm *c, const void *data, size_t size, uint32_t key, int tag, void *parent,
+	struct p2p_request **req);
 
 /* Starts to receive the next message, of at most size bytes. Always sets *req,
  * as p2p_isend does. Bytes past a shorter message stay as they are. key is the
  * remote one of registered memory. */
-int p2p_irecv(struct p2p_comm *c, void *data, size_t size, uint32_t key, int tag, void *parent, struct p2p_request **req);
+int p2p_irecv(struct p2p_comm *c, void *data, size_t size, uint32_t key, int tag, void *parent,
+	struct p2p_request **req);
 
 /* Starts to wait until a GPU sees the bytes that were received at data, in its
  * memory with this remote key. Only for a comm with a device. */

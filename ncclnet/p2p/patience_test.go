@@ -80,7 +80,8 @@ func attemptOf(t *testing.T, h []byte) *attempt {
 	return a
 }
 
-// TestErrorsNameTheInterface: a port where nobody listens, at an address that this host has, of a handle of another host.
+// TestErrorsNameTheInterface: a port where nobody listens, at an address that this host has, of a handle of another
+// host.
 func TestErrorsNameTheInterface(t *testing.T) {
 	o := Options{Addr: loopback, Interface: "lo", Timeout: time.Second, Fabric: "tcp"}
 	l, h := listen(t, o)

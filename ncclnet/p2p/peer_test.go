@@ -217,7 +217,7 @@ func forge(t *testing.T, l *Listener, lanes int, ring int) []net.Conn {
 	t.Helper()
 	g := greeting{key: l.place.key, id: random64(), lanes: lanes, offer: l.place.fabrics}
 	if ring >= 0 {
-		c, err := net.Dial("unix", l.place.door())
+		c, err := net.Dial("unix", l.place.socketName())
 		if err != nil {
 			t.Fatal(err)
 		}

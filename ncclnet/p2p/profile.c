@@ -25,7 +25,8 @@ void p2p_profile(struct p2p_comm *c, nccl_profiler profiler)
 	}
 }
 
-/* Without a profiler NCCL has a callback all the same, which returns at once: no more is done before it than it takes. */
+/* Without a profiler NCCL has a callback all the same, which returns at once: no more is done before it than it takes.
+ * */
 void p2p_event_start(struct p2p_request *r, int tag, void *parent)
 {
 	struct p2p_comm *c = r->comm;

@@ -60,7 +60,8 @@ func checkProfile(t *testing.T, send, recv Comm, over int, o Options) {
 			spread = lanes
 		}
 		require.Equal(t, profilertest.Event{
-			Parent: unsafe.Pointer(comm), Connection: first.Connection, Sequence: uint32(i / 2), Tag: tag, Sending: i%2 == 1, Over: over,
+			Parent: unsafe.Pointer(comm), Connection: first.Connection, Sequence: uint32(i / 2), Tag: tag, Sending: i%2 == 1,
+			Over:  over,
 			Lanes: spread, Room: []int{room, n}[i%2], Bytes: n, Outcome: profilertest.Done, Stops: 1, Peer: first.Peer,
 			Posted: e.Posted, Begun: e.Begun, Moved: e.Moved, Done: e.Done, Began: e.Began, Ended: e.Ended,
 		}, e, "message %d of %d bytes", i/2, n)

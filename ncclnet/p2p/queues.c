@@ -95,8 +95,8 @@ static int to_init(rdma_qp *qp, int port, int access)
 	return p_ibv_modify_qp(qp, &a, RDMA_SET_STATE | RDMA_SET_PKEY | RDMA_SET_PORT | RDMA_SET_ACCESS);
 }
 
-/* The exponent of the time after which a packet is sent again: for the timeout, and twice that at most as devices should
- * count. A path may be away, or the peer's machine pause, for less than that. */
+/* The exponent of the time after which a packet is sent again: for the timeout, and twice that at most as devices
+ * should count. A path may be away, or the peer's machine pause, for less than that. */
 static uint8_t retry_after(unsigned timeout)
 {
 	const uint64_t least = (timeout ? timeout : PATIENCE) * (uint64_t)1000000; /* ns */
@@ -107,7 +107,8 @@ static uint8_t retry_after(unsigned timeout)
 	return e;
 }
 
-static int to_ready(rdma_qp *qp, const struct p2p_device *d, unsigned timeout, const uint8_t gid[16], unsigned mtu, uint32_t number,
+static int to_ready(rdma_qp *qp, const struct p2p_device *d, unsigned timeout, const uint8_t gid[16], unsigned mtu,
+	uint32_t number,
 		    uint32_t own_psn, uint32_t psn)
 {
 	rdma_qp_attr a = {
@@ -117,12 +118,14 @@ static int to_ready(rdma_qp *qp, const struct p2p_device *d, unsigned timeout, c
 		.rq_psn = psn & 0xffffff,
 		.max_dest_rd_atomic = 1,
 		.min_rnr_timer = 12, /* 0.64 ms */
-		.ah_attr = {.is_global = 1, .port_num = (uint8_t)d->port, .grh = {.sgid_index = (uint8_t)d->gid_index, .hop_limit = HOPS}},
+		.ah_attr = {.is_global = 1, .port_num = (uint8_t)d->port,
+			.grh = {.sgid_index = (uint8_t)d->gid_index, .hop_limit = HOPS}},
 	};
 	int e;
 
 	memcpy(a.ah_attr.grh.dgid, gid, 16);
-	e = p_ibv_modify_qp(qp, &a, RDMA_SET_STATE | RDMA_SET_PATH | RDMA_SET_MTU | RDMA_SET_PEER | RDMA_SET_RQ_PSN | RDMA_SET_PEER_READS |
+	e = p_ibv_modify_qp(qp, &a, RDMA_SET_STATE | RDMA_SET_PATH | RDMA_SET_MTU | RDMA_SET_PEER | RDMA_SET_RQ_PSN |
+		RDMA_SET_PEER_READS |
 					    RDMA_SET_RNR_TIMER);
 	if (e)
 		return e;
@@ -132,7 +135,8 @@ static int to_ready(rdma_qp *qp, const struct p2p_device *d, unsigned timeout, c
 	a.rnr_retry = 1; /* receives are posted before they are offered */
 	a.sq_psn = own_psn & 0xffffff;
 	a.max_rd_atomic = 1;
-	return p_ibv_modify_qp(qp, &a, RDMA_SET_STATE | RDMA_SET_TIMEOUT | RDMA_SET_RETRIES | RDMA_SET_RNR_RETRIES | RDMA_SET_SQ_PSN | RDMA_SET_READS);
+	return p_ibv_modify_qp(qp, &a,
+		RDMA_SET_STATE | RDMA_SET_TIMEOUT | RDMA_SET_RETRIES | RDMA_SET_RNR_RETRIES | RDMA_SET_SQ_PSN | RDMA_SET_READS);
 }
 
 static int make_queues(struct p2p_verbs *v, const struct p2p_device *d, int sending, const char **what)
@@ -212,7 +216,8 @@ int p2p_verbs_expect(struct p2p_verbs *v, unsigned lane)
 	return v->lane[lane]->context->ops.post_recv(v->lane[lane], &wr, &bad);
 }
 
-int p2p_verbs_join(struct p2p_verbs *v, const struct p2p_device *d, const struct p2p_introduction *own, const struct p2p_introduction *peer,
+int p2p_verbs_join(struct p2p_verbs *v, const struct p2p_device *d, const struct p2p_introduction *own,
+	const struct p2p_introduction *peer,
 		   const char **what)
 {
 	unsigned mtu = le32toh(peer->mtu), i, k;
@@ -227,11 +232,13 @@ int p2p_verbs_join(struct p2p_verbs *v, const struct p2p_device *d, const struct
 	v->theirs_key = le32toh(peer->key);
 	*what = "ibv_modify_qp to RTR and RTS";
 	for (i = 0; i < (unsigned)v->lanes; i++)
-		if ((e = to_ready(v->lane[i], d, v->timeout, peer->gid, mtu, le32toh(peer->number[i]), le32toh(own->psn), le32toh(peer->psn))))
+		if ((e = to_ready(v->lane[i], d, v->timeout, peer->gid, mtu, le32toh(peer->number[i]), le32toh(own->psn),
+			le32toh(peer->psn))))
 			return e;
 	if (v->loop == NULL)
 		return 0;
-	if ((e = to_ready(v->loop, d, v->timeout, d->gid, (unsigned)d->mtu, v->loop->qp_num, le32toh(own->psn), le32toh(own->psn))))
+	if ((e = to_ready(v->loop, d, v->timeout, d->gid, (unsigned)d->mtu, v->loop->qp_num, le32toh(own->psn),
+		le32toh(own->psn))))
 		return e;
 	*what = "ibv_post_recv";
 	for (i = 0; i < (unsigned)v->lanes; i++)

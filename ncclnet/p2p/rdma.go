@@ -42,7 +42,8 @@ var loaded = sync.OnceValue(func() error {
 	name := C.CString(ibverbs.Library)
 	defer C.free(unsafe.Pointer(name))
 	if missing := C.p2p_rdma_load(name); missing != nil {
-		return ibverbs.Unavailable("%s cannot be loaded (Debian, Ubuntu: apt install libibverbs1 ibverbs-providers; Fedora: dnf install libibverbs): %s",
+		return ibverbs.Unavailable("%s cannot be loaded (Debian, Ubuntu: apt install libibverbs1 ibverbs-providers; "+
+			"Fedora: dnf install libibverbs): %s",
 			ibverbs.Library, C.GoString(missing))
 	}
 	return nil
@@ -70,7 +71,8 @@ func OpenDevice(iface string, addr netip.Addr) (*Device, error) {
 		return nil, err
 	}
 	if v.InfiniBand() {
-		return nil, errors.Join(ibverbs.Unavailable("device %s: point-to-point messages go over RoCE here, so far; over InfiniBand NCCL's own transport has them (MCAST_NET_FABRIC=tcp)", v.Name()), v.Close())
+		return nil, errors.Join(ibverbs.Unavailable("device %s: point-to-point messages go over RoCE here, so far; over "+
+			"InfiniBand NCCL's own transport has them (MCAST_NET_FABRIC=tcp)", v.Name()), v.Close())
 	}
 	h := v.Handles()
 	d := &Device{verbs: v, name: fmt.Sprintf("%s on %s", v.Name(), iface)}
@@ -117,7 +119,8 @@ func (d *Device) Register(addr, size uintptr) (*Memory, error) {
 // RegisterDMABuf registers size bytes of a DMA-BUF, from offset on, which requests name by the address of the memory.
 func (d *Device) RegisterDMABuf(fd int, offset uint64, size, addr uintptr) (*Memory, error) {
 	m := &Memory{}
-	if e := C.p2p_rdma_register_dmabuf(d.c.pd, C.uint64_t(offset), C.size_t(size), C.uintptr_t(addr), C.int(fd), &m.c); e != 0 {
+	if e := C.p2p_rdma_register_dmabuf(d.c.pd, C.uint64_t(offset), C.size_t(size), C.uintptr_t(addr), C.int(fd),
+		&m.c); e != 0 {
 		return nil, d.unregistered("ibv_reg_dmabuf_mr", uint64(size), syscall.Errno(e))
 	}
 	return m, nil
@@ -126,7 +129,8 @@ func (d *Device) RegisterDMABuf(fd int, offset uint64, size, addr uintptr) (*Mem
 func (d *Device) unregistered(verb string, size uint64, e syscall.Errno) error {
 	hint := ""
 	if errors.Is(e, unix.ENOMEM) {
-		hint = " (memory is locked for it: ulimit -l unlimited; systemd: LimitMEMLOCK=infinity; docker run --ulimit memlock=-1)"
+		hint = " (memory is locked for it: ulimit -l unlimited; systemd: LimitMEMLOCK=infinity; docker run --ulimit " +
+			"memlock=-1)"
 	}
 	return ibverbs.Unavailable("device %s: %s of %d bytes: %w%s", d.name, verb, size, e, hint)
 }
@@ -153,7 +157,8 @@ func (d *Device) queues(sending bool, lanes int, timeout time.Duration) (*queues
 	if sending {
 		way = 1
 	}
-	v, err := C.p2p_verbs_open(&d.c, way, C.int(lanes), C.uint(min(timeout.Milliseconds(), math.MaxInt32)), C.uint32_t(random64()), &q.own, &what)
+	v, err := C.p2p_verbs_open(&d.c, way, C.int(lanes), C.uint(min(timeout.Milliseconds(), math.MaxInt32)),
+		C.uint32_t(random64()), &q.own, &what)
 	if v == nil {
 		return nil, ibverbs.Unavailable("device %s, %d queue pairs: %s: %w", d.name, lanes, C.GoString(what), err)
 	}

@@ -111,9 +111,11 @@ func TestSchedules(t *testing.T) {
 			defer send.Close()
 			defer recv.Close()
 			f := &flow{send: send, recv: recv, from: from, to: to, slotS: map[int]bool{}, slotR: map[int]bool{}}
-			size := rapid.OneOf(rapid.IntRange(0, 40), rapid.IntRange(0, 5000), rapid.IntRange(60000, 70000), rapid.IntRange(0, room))
+			size := rapid.OneOf(rapid.IntRange(0, 40), rapid.IntRange(0, 5000), rapid.IntRange(60000, 70000),
+				rapid.IntRange(0, room))
 			for range rapid.IntRange(1, 150).Draw(rt, "steps") {
-				switch rapid.SampledFrom([]string{"send", "recv", "test send", "test recv", "many sends", "many receives"}).Draw(rt, "step") {
+				switch rapid.SampledFrom([]string{"send", "recv", "test send", "test recv", "many sends", "many receives"}).Draw(rt,
+					"step") {
 				case "send":
 					f.postSend(rt, size.Draw(rt, "size"))
 				case "many sends":
@@ -138,7 +140,8 @@ func TestSchedules(t *testing.T) {
 				}
 			}
 			// Then all requests must end.
-			for deadline := systest.Deadline(); len(f.outS) > 0 || len(f.outR) > 0 || len(f.rooms) != len(f.sizes); runtime.Gosched() {
+			for deadline := systest.Deadline(); len(f.outS) > 0 || len(f.outR) > 0 ||
+				len(f.rooms) != len(f.sizes); runtime.Gosched() {
 				if len(f.rooms) < len(f.sizes) && len(f.outR) < 32 {
 					f.postRecv(rt)
 				}

@@ -15,33 +15,35 @@ type kernel struct {
 	seal func(c net.Conn, k ktls.Keys) error
 }
 
-// stance says in a greeting whether this end has its kernel seal the bytes that follow. The greeting itself is sealed,
-// so nobody on the path can change it.
-type stance uint16
+// sealPolicy says in a greeting whether this end has its kernel seal the bytes that follow. The greeting itself is
+// sealed, so nobody on the path can change it.
+type sealPolicy uint16
 
 const (
-	able     stance = 1 << iota // its kernel can
-	requires                    // MCAST_NET_TLS=require: it goes on in no other way
-	declines                    // MCAST_NET_TLS=off
+	able     sealPolicy = 1 << iota // its kernel can
+	requires                        // MCAST_NET_TLS=require: it goes on in no other way
+	declines                        // MCAST_NET_TLS=off
 )
 
-var stances = map[string]stance{"": 0, "auto": 0, "require": requires, "off": declines}
+var sealPolicies = map[string]sealPolicy{"": 0, "auto": 0, "require": requires, "off": declines}
 
 // checkSeal fills in how this end stands to sealing.
 func (o *Options) checkSeal() error {
-	own, ok := stances[o.TLS]
+	own, ok := sealPolicies[o.TLS]
 	if !ok {
 		return fmt.Errorf("p2p: TLS %q; allowed are auto, require and off", o.TLS)
 	}
 	if o.kernel.able == nil {
 		o.kernel = kernel{ktls.Able, ktls.Seal}
 	}
-	o.stance = own
+	o.sealPolicy = own
 	switch {
 	case own&requires != 0 && o.Identity == nil:
-		return errors.New("p2p: MCAST_NET_TLS=require, and there is no secret to take keys from: set MCAST_SECRET on all ranks (mcast secret makes one)")
+		return errors.New("p2p: MCAST_NET_TLS=require, and there is no secret to take keys from: set MCAST_SECRET on all " +
+			"ranks (mcast secret makes one)")
 	case own&requires != 0 && o.Fabric == "verbs":
-		return errors.New("p2p: MCAST_NET_TLS=require and MCAST_NET_FABRIC=verbs: nothing seals what RDMA devices move; want MCAST_NET_FABRIC=tcp or auto, or MCAST_NET_TLS=auto, with which it goes in the clear")
+		return errors.New("p2p: MCAST_NET_TLS=require and MCAST_NET_FABRIC=verbs: nothing seals what RDMA devices move; " +
+			"want MCAST_NET_FABRIC=tcp or auto, or MCAST_NET_TLS=auto, with which it goes in the clear")
 	case o.Identity == nil || own&declines != 0:
 		return nil
 	case o.Fabric == "verbs":
@@ -49,38 +51,38 @@ func (o *Options) checkSeal() error {
 		return nil
 	}
 	if o.unable = o.kernel.able(); o.unable == nil {
-		o.stance |= able
+		o.sealPolicy |= able
 	} else if own&requires != 0 && o.Fabric == "tcp" {
 		return fmt.Errorf("p2p: MCAST_NET_TLS=require: %w", o.unable)
 	}
 	return nil
 }
 
-// sealed tells whether a connection with an end of this stance is to be sealed, which that end decides alike. If not
+// sealed tells whether a connection with an end of this policy is to be sealed, which that end decides alike. If not
 // though there is a secret it says so; or it is refused.
-func (o *Options) sealed(fabric fabrics, peer stance) (bool, error) {
+func (o *Options) sealed(fabric fabrics, peer sealPolicy) (bool, error) {
 	switch {
 	case o.Identity == nil || fabric == shm:
 		return false, nil
-	case o.stance&peer&able != 0 && fabric == tcp:
+	case o.sealPolicy&peer&able != 0 && fabric == tcp:
 		return true, nil
 	}
 	why := errors.New("the peer's kernel has no TLS (there, as root: modprobe tls)")
 	switch {
 	case o.unable != nil:
 		why = o.unable
-	case o.stance&declines != 0:
+	case o.sealPolicy&declines != 0:
 		why = errors.New("MCAST_NET_TLS=off at this end")
 	case peer&declines != 0:
 		why = errors.New("MCAST_NET_TLS=off at the peer")
 	}
 	switch {
-	case o.stance&requires != 0:
+	case o.sealPolicy&requires != 0:
 		return false, fmt.Errorf("MCAST_NET_TLS=require: %w", why)
 	case peer&requires != 0:
 		return false, fmt.Errorf("MCAST_NET_TLS=require at the peer: %w", why)
 	}
-	if o.stance&declines == 0 && o.Unsealed != nil {
+	if o.sealPolicy&declines == 0 && o.Unsealed != nil {
 		o.Unsealed(why)
 	}
 	return false, nil
@@ -125,7 +127,7 @@ func below(lanes []*identity.Greeting) (conns []net.Conn) {
 	return conns
 }
 
-func spell(sealed bool) string {
+func sealedNote(sealed bool) string {
 	if sealed {
 		return ", sealed by the kernel (TLS)"
 	}

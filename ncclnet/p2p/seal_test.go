@@ -89,10 +89,26 @@ func TestSealAgreement(t *testing.T) {
 		{out: end{"off", nil}, in: end{"auto", nil}, inSays: "MCAST_NET_TLS=off at the peer"},
 		{out: end{"auto", nil}, in: end{"off", nil}, outSays: "MCAST_NET_TLS=off at the peer"},
 		{out: end{"off", noTLS}, in: end{"off", nil}},
-		{out: end{"require", nil}, in: end{"auto", noTLS}, refusing: true, outSays: "MCAST_NET_TLS=require: the peer's kernel has no TLS", inSays: "MCAST_NET_TLS=require at the peer: no module"},
-		{out: end{"auto", noTLS}, in: end{"require", nil}, refusing: true, outSays: "MCAST_NET_TLS=require at the peer: no module", inSays: "MCAST_NET_TLS=require: the peer's kernel has no TLS"},
-		{out: end{"off", nil}, in: end{"require", nil}, refusing: true, outSays: "MCAST_NET_TLS=require at the peer: MCAST_NET_TLS=off at this end", inSays: "MCAST_NET_TLS=require: MCAST_NET_TLS=off at the peer"},
-		{out: end{"require", nil}, in: end{"off", nil}, refusing: true, outSays: "MCAST_NET_TLS=require: MCAST_NET_TLS=off at the peer", inSays: "MCAST_NET_TLS=require at the peer: MCAST_NET_TLS=off at this end"},
+		{
+			out: end{"require", nil}, in: end{"auto", noTLS}, refusing: true,
+			outSays: "MCAST_NET_TLS=require: the peer's kernel has no TLS",
+			inSays:  "MCAST_NET_TLS=require at the peer: no module",
+		},
+		{
+			out: end{"auto", noTLS}, in: end{"require", nil}, refusing: true,
+			outSays: "MCAST_NET_TLS=require at the peer: no module",
+			inSays:  "MCAST_NET_TLS=require: the peer's kernel has no TLS",
+		},
+		{
+			out: end{"off", nil}, in: end{"require", nil}, refusing: true,
+			outSays: "MCAST_NET_TLS=require at the peer: MCAST_NET_TLS=off at this end",
+			inSays:  "MCAST_NET_TLS=require: MCAST_NET_TLS=off at the peer",
+		},
+		{
+			out: end{"require", nil}, in: end{"off", nil}, refusing: true,
+			outSays: "MCAST_NET_TLS=require: MCAST_NET_TLS=off at the peer",
+			inSays:  "MCAST_NET_TLS=require at the peer: MCAST_NET_TLS=off at this end",
+		},
 	} {
 		t.Run(fmt.Sprintf("%s %v to %s %v", c.out.tls, c.out.unable, c.in.tls, c.in.unable), func(t *testing.T) {
 			var warned [2]error
@@ -100,7 +116,8 @@ func TestSealAgreement(t *testing.T) {
 			var ends [2]Options
 			for i, e := range []end{c.out, c.in} {
 				kernels[i] = &pretence{unable: e.unable}
-				ends[i] = withSecret(t, Options{Lanes: 3, TLS: e.tls, kernel: kernels[i].kernel(), Unsealed: func(why error) { warned[i] = why }})
+				ends[i] = withSecret(t,
+					Options{Lanes: 3, TLS: e.tls, kernel: kernels[i].kernel(), Unsealed: func(why error) { warned[i] = why }})
 			}
 			l, h := listen(t, ends[1])
 			_, outErr := until(t, connect(h, ends[0]))
@@ -150,10 +167,12 @@ func checkKeys(t *testing.T, ends [2]*pretence, sealed bool, lanes int) {
 func TestSealRefused(t *testing.T) {
 	unable := &pretence{unable: errors.New("no module")}
 	for want, o := range map[string]Options{
-		`TLS "yes"; allowed are auto, require and off`:     {TLS: "yes"},
-		"set MCAST_SECRET on all ranks":                    {TLS: "require"},
-		"MCAST_NET_TLS=require: no module":                 withSecret(t, Options{TLS: "require", Fabric: "tcp", kernel: unable.kernel()}),
-		"MCAST_NET_TLS=require and MCAST_NET_FABRIC=verbs": withSecret(t, Options{TLS: "require", Fabric: "verbs", Device: &Device{}}),
+		`TLS "yes"; allowed are auto, require and off`: {TLS: "yes"},
+		"set MCAST_SECRET on all ranks":                {TLS: "require"},
+		"MCAST_NET_TLS=require: no module": withSecret(t,
+			Options{TLS: "require", Fabric: "tcp", kernel: unable.kernel()}),
+		"MCAST_NET_TLS=require and MCAST_NET_FABRIC=verbs": withSecret(t,
+			Options{TLS: "require", Fabric: "verbs", Device: &Device{}}),
 	} {
 		_, h := listen(t, Options{})
 		o.Addr = loopback

@@ -123,12 +123,14 @@ static int larger(int a, int b)
 int p2p_socket_setup(struct p2p_comm *c)
 {
 	const int one = 1, bound = c->timeout > 0 ? (int)((c->timeout + 999) / 1000) : 30; /* the kernel counts in seconds */
-	const int idle = larger(bound / 3, 1), between = larger(bound / 9, 1), tries = larger((bound - idle + between - 1) / between, 2);
+	const int idle = larger(bound / 3, 1), between = larger(bound / 9, 1),
+		tries = larger((bound - idle + between - 1) / between, 2);
 	int i, fd;
 
 	for (i = 0; i < c->lanes; i++) {
 		fd = c->lane[i].fd;
-		/* A host that vanished while nothing was on its way is noticed after the timeout, or three seconds, and not sooner. */
+		/* A host that vanished while nothing was on its way is noticed after the timeout, or three seconds, and not sooner.
+		 * */
 		if (setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one)) < 0 ||
 		    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one)) < 0 ||
 		    setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof(idle)) < 0 ||
@@ -153,11 +155,11 @@ void p2p_socket_acknowledge(struct lane *l, size_t size)
 
 	if (size >= LARGE) {
 		l->small = 0;
-		if (l->patient)
+		if (l->delayed_ack)
 			(void)setsockopt(l->fd, IPPROTO_TCP, TCP_QUICKACK, &at_once, sizeof(at_once));
-		l->patient = 0;
-	} else if (!l->patient && ++l->small >= RUN) {
-		l->patient = setsockopt(l->fd, IPPROTO_TCP, TCP_QUICKACK, &later, sizeof(later)) == 0;
+		l->delayed_ack = 0;
+	} else if (!l->delayed_ack && ++l->small >= RUN) {
+		l->delayed_ack = setsockopt(l->fd, IPPROTO_TCP, TCP_QUICKACK, &later, sizeof(later)) == 0;
 		l->small = 0;
 	}
 }

@@ -138,7 +138,8 @@ static int offer_receives(struct p2p_comm *c)
 		};
 
 		o.check = check(&o);
-		v->offers[at] = (struct offer){htole64(o.address), htole32(o.key), htole32(o.size), htole32(o.sequence), 0, htole64(o.check)};
+		v->offers[at] = (struct offer){htole64(o.address), htole32(o.key), htole32(o.size), htole32(o.sequence), 0,
+			htole64(o.check)};
 		if (!post(c, v->lane[0], &wr, "offer a receive"))
 			break;
 		v->posted[0]++;
@@ -178,7 +179,8 @@ static void arrived(struct p2p_comm *c, unsigned lane, uint32_t immediate)
 		settle_lane(c, lane);
 		return;
 	}
-	if (l->first == l->last || size > l->queue[l->first % P2P_IN_FLIGHT]->capacity || (immediate & SPREAD && v->lanes == 1)) {
+	if (l->first == l->last || size > l->queue[l->first % P2P_IN_FLIGHT]->capacity ||
+		(immediate & SPREAD && v->lanes == 1)) {
 		p2p_fail(c, P2P_E_SYSTEM, "the peer announces %zu bytes (%#x) that no receive is for", size, immediate);
 		return;
 	}
@@ -203,7 +205,8 @@ static void broken(struct p2p_comm *c, const rdma_wc *wc)
 
 	if (!p2p_alive(c))
 		return;
-	p2p_fail(c, own ? P2P_E_SYSTEM : P2P_E_REMOTE, "%s: %s (status %d, vendor's %#x)", wc->wr_id >> 16 == FLUSH ? "flush" : "RDMA",
+	p2p_fail(c, own ? P2P_E_SYSTEM : P2P_E_REMOTE, "%s: %s (status %d, vendor's %#x)",
+		wc->wr_id >> 16 == FLUSH ? "flush" : "RDMA",
 		 p2p_verbs_status(wc->status), wc->status, wc->vendor_err);
 }
 
@@ -249,7 +252,7 @@ int p2p_verbs_step(struct p2p_comm *c)
 		return moved;
 	if (!c->sending) {
 		moved |= offer_receives(c);
-		if (c->gone && !moved && ++v->quiet > QUIET)
+		if (c->gone && !moved && ++v->idle_steps > QUIET)
 			p2p_fail(c, P2P_E_REMOTE, "the peer closed the connection");
 		return moved;
 	}

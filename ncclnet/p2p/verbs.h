@@ -52,7 +52,7 @@ struct p2p_verbs {
 	/* Of a receiver. */
 	uint32_t offered;          /* receives */
 	unsigned early[P2P_LANES]; /* shares that arrived before lane 0 announced them */
-	unsigned quiet;            /* steps in vain since the peer closed its end */
+	unsigned idle_steps;       /* steps in vain since the peer closed its end */
 };
 
 /* queues.c */

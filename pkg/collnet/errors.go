@@ -35,7 +35,9 @@ const (
 	RankAbsent                    // it has not come to join, cannot be reached, or another process came in its place
 )
 
-var reasons = [...]string{RankLost: "lost", RankLeft: "left", RankAborted: "aborted", RankFailed: "failed", RankAbsent: "absent"}
+var reasons = [...]string{
+	RankLost: "lost", RankLeft: "left", RankAborted: "aborted", RankFailed: "failed", RankAbsent: "absent",
+}
 
 // String returns the reason's name.
 func (r Reason) String() string {

@@ -21,9 +21,11 @@ import (
 // TestEveryFaultHasAType: none of package group's errors comes out as it is.
 func TestEveryFaultHasAType(t *testing.T) {
 	const text = "rank 1 called a, rank 3 b"
-	for _, kind := range []mesh.FaultKind{mesh.Dead, mesh.Left, mesh.Aborted, mesh.Local, mesh.Mismatch, mesh.Path, mesh.Closed} {
+	for _, kind := range []mesh.FaultKind{mesh.Dead, mesh.Left, mesh.Aborted, mesh.Local, mesh.Mismatch, mesh.Path,
+		mesh.Closed} {
 		err := fmt.Errorf("rank 0 of 4 cannot join: %w", &mesh.Fault{
-			Kind: kind, Rank: 3, From: 1, Between: &collective.Disagreement{Ranks: [2]int{1, 3}, What: [2]string{"a", "b"}}, Text: text,
+			Kind: kind, Rank: 3, From: 1, Between: &collective.Disagreement{Ranks: [2]int{1, 3}, What: [2]string{"a", "b"}},
+			Text: text,
 		})
 		require.Equal(t, map[mesh.FaultKind]error{
 			mesh.Dead:     &RankError{Rank: 3, Reason: RankLost, Text: err.Error(), cause: err},

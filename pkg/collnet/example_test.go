@@ -91,7 +91,8 @@ func ExampleGroup_StartReduceScatter() {
 	ctx := context.Background()
 	err := collnet.InProcess(ctx, 2, collnet.Options{}, func(g *collnet.Group) error {
 		grads, grad := []int32{1, 2}, make([]int32, 1)
-		reduced, err := g.StartReduceScatter(collnet.Bytes(grads), collnet.Bytes(grad), collnet.Reduction{Type: collnet.Int32})
+		reduced,
+			err := g.StartReduceScatter(collnet.Bytes(grads), collnet.Bytes(grad), collnet.Reduction{Type: collnet.Int32})
 		if err != nil {
 			return err
 		}

@@ -78,7 +78,8 @@ var FineError error = error(nil)
 	require.NoError(t, err)
 	found := strings.Join(internalIn(p), "\n")
 	for _, name := range []string{
-		"Parameter", "Result", "Generic.With", "Variable", "Constant", "Field.Nested.F", "Embedded.Settings", "Promoted.hidden.Deep", "Alias",
+		"Parameter", "Result", "Generic.With", "Variable", "Constant", "Field.Nested.F", "Embedded.Settings",
+		"Promoted.hidden.Deep", "Alias",
 		"Method.M", "Interface.M", "Through.Other.Deep",
 	} {
 		require.Contains(t, found, name+": ")

@@ -63,7 +63,8 @@ func (g *Group) Info() Info {
 		peers[n] = Peer{p.Rank, p.Host, p.Address, p.Packet, p.Lost, p.RoundTrip}
 	}
 	return Info{
-		Rank: i.Rank, Size: i.Size, Fabric: Fabric(i.Fabric), Reason: i.Reason, Interface: i.Interface, Rails: i.Rails, Address: i.Address,
+		Rank: i.Rank, Size: i.Size, Fabric: Fabric(i.Fabric), Reason: i.Reason, Interface: i.Interface, Rails: i.Rails,
+		Address:    i.Address,
 		ChunkBytes: i.ChunkBytes, WindowBytes: i.WindowBytes, SIMD: i.SIMD, Notes: i.Notes,
 		Allgather: i.Allgather, AllgatherReason: i.AllgatherReason,
 		Switched: i.ReduceScatter == "switch", Switch: i.ReduceScatterReason,

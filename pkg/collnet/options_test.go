@@ -27,8 +27,10 @@ func TestZeroOptions(t *testing.T) {
 // value is the default again, and variables without a field count.
 func TestFromEnv(t *testing.T) {
 	for name, value := range map[string]string{
-		"MCAST_FABRIC": "udp", "MCAST_IFACE": "eth7", "MCAST_GROUP": "239.1.2.3", "MCAST_PORT": "5000", "MCAST_SWITCH": "a:1,b:2",
-		"MCAST_SECRET": "not-secret-since-it-is-here", "MCAST_TIMEOUT": "7s", "MCAST_JOIN_TIMEOUT": "8s", "MCAST_CLASS": "background",
+		"MCAST_FABRIC": "udp", "MCAST_IFACE": "eth7", "MCAST_GROUP": "239.1.2.3", "MCAST_PORT": "5000",
+		"MCAST_SWITCH": "a:1,b:2",
+		"MCAST_SECRET": "not-secret-since-it-is-here", "MCAST_TIMEOUT": "7s", "MCAST_JOIN_TIMEOUT": "8s",
+		"MCAST_CLASS": "background",
 		"MCAST_CHUNK": "4096", "MCAST_LOG": "debug", "MCAST_ENCRYPT": "1",
 	} {
 		t.Setenv(name, value)
@@ -38,8 +40,10 @@ func TestFromEnv(t *testing.T) {
 	asked, err := config.FromEnviron()
 	require.NoError(t, err)
 	require.Equal(t, Options{
-		Fabric: UDP, Interface: "eth7", MulticastGroup: netip.MustParseAddr("239.1.2.3"), Port: 5000, Switches: []string{"a:1", "b:2"},
-		Secret: "not-secret-since-it-is-here", Encrypt: true, Timeout: 7 * time.Second, JoinTimeout: 8 * time.Second, Background: true, environment: &asked,
+		Fabric: UDP, Interface: "eth7", MulticastGroup: netip.MustParseAddr("239.1.2.3"), Port: 5000,
+		Switches: []string{"a:1", "b:2"},
+		Secret:   "not-secret-since-it-is-here", Encrypt: true, Timeout: 7 * time.Second, JoinTimeout: 8 * time.Second,
+		Background: true, environment: &asked,
 	}, o)
 	s, err := o.settings()
 	require.NoError(t, err)
@@ -90,14 +94,19 @@ func TestBadOptions(t *testing.T) {
 		{Options{Fabric: "tcp"}, `Options.Fabric: "tcp" is not allowed: want one of auto, udp, shm`},
 		{Options{Encrypt: true}, "Options: MCAST_ENCRYPT=1 without MCAST_SECRET"},
 		{Options{Interface: "a b"}, `Options.Interface: "a b" is not allowed: want empty`},
-		{Options{MulticastGroup: netip.MustParseAddr("10.0.0.1")}, `Options.MulticastGroup: "10.0.0.1" is not allowed: want empty (derived`},
-		{Options{Port: 80}, `Options.Port: "80" is not allowed: want 0 (derived from the job) or a whole number from 1024 to 65535`},
+		{Options{MulticastGroup: netip.MustParseAddr("10.0.0.1")},
+			`Options.MulticastGroup: "10.0.0.1" is not allowed: want empty (derived`},
+		{Options{Port: 80},
+			`Options.Port: "80" is not allowed: want 0 (derived from the job) or a whole number from 1024 to 65535`},
 		{Options{Switches: []string{"a:1", "b"}}, `Options.Switches: "a:1,b" is not allowed`},
-		{Options{Secret: "short"}, `Options.Secret: "..." is not allowed: want empty (everybody on the network is taken for a rank) or 22 to 256 characters`},
+		{Options{
+			Secret: "short",
+		}, `Options.Secret: "..." is not allowed: want empty (everybody on the network is taken for a rank) or 22 to 256 characters`},
 		{Options{Secret: "store"}, `Options: MCAST_SECRET=store is for process groups of torch_mcast`},
 		{Options{Timeout: time.Millisecond}, `Options.Timeout: "1ms" is not allowed: want a duration from 100ms to 1h`},
 		{Options{Timeout: -time.Second}, `Options.Timeout: "-1s" is not allowed`},
-		{Options{JoinTimeout: time.Hour * 25}, `Options.JoinTimeout: "25h0m0s" is not allowed: want a duration from 100ms to 24h`},
+		{Options{JoinTimeout: time.Hour * 25},
+			`Options.JoinTimeout: "25h0m0s" is not allowed: want a duration from 100ms to 24h`},
 	} {
 		_, err := Listen(0, 1, c.o)
 		var bad *ArgumentError

@@ -72,7 +72,8 @@ func runOutside(t *testing.T, program string, args ...string) (written [2]string
 	var ranks [2]*exec.Cmd
 	var out, log [2]bytes.Buffer
 	for r := range ranks {
-		c := exec.CommandContext(systest.Context(t), program, append([]string{"-addr", addr, "-rank", fmt.Sprint(r), "-size", "2"}, args...)...)
+		c := exec.CommandContext(systest.Context(t), program,
+			append([]string{"-addr", addr, "-rank", fmt.Sprint(r), "-size", "2"}, args...)...)
 		c.Stdout, c.Stderr = &out[r], &log[r]
 		require.NoError(t, c.Start())
 		ranks[r] = c

@@ -73,7 +73,8 @@ func (r Reduction) check(call string) (reduce.Type, reduce.Op, error) {
 	case r.Op == PremulSum && r.Factor == 0:
 		return 0, 0, argument("%s: Reduction.Factor is 0: premulsum multiplies by it, so want any other number", call)
 	case r.Op != PremulSum && r.Factor != 0:
-		return 0, 0, argument("%s: Reduction.Factor is %v and Op %v: only premulsum takes a factor, so want 0", call, r.Factor, r.Op)
+		return 0, 0,
+			argument("%s: Reduction.Factor is %v and Op %v: only premulsum takes a factor, so want 0", call, r.Factor, r.Op)
 	}
 	return types[r.Type].is, ops[r.Op].is, nil
 }

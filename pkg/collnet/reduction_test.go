@@ -33,7 +33,8 @@ func TestTypesAndOpsAreAll(t *testing.T) {
 			require.Contains(t, reductions, of)
 		}
 	}
-	require.Equal(t, "float32 premulsum Type(0) Type(99) Op(9)", fmt.Sprint(Float32, " ", PremulSum, " ", Type(0), " ", Type(99), " ", Op(9)))
+	require.Equal(t, "float32 premulsum Type(0) Type(99) Op(9)",
+		fmt.Sprint(Float32, " ", PremulSum, " ", Type(0), " ", Type(99), " ", Op(9)))
 	require.Zero(t, Type(99).Size())
 }
 
@@ -61,7 +62,8 @@ func TestEachType(t *testing.T) {
 			}
 		}
 		sum, root := []float64{3}, make([]float64, 1)
-		if err := g.Reduce(ctx, Bytes(sum), Bytes(root), Reduction{Type: Float64, Op: PremulSum, Factor: 0.5}, 1); err != nil {
+		if err := g.Reduce(ctx, Bytes(sum), Bytes(root), Reduction{Type: Float64, Op: PremulSum, Factor: 0.5},
+			1); err != nil {
 			return err
 		}
 		if want := float64(3 * g.Rank()); root[0] != want {

@@ -33,7 +33,9 @@ func TestContextsEndWaits(t *testing.T) {
 		w, err := g.StartBarrier()
 		require.NoError(t, err)
 		for _, parent := range []func() (context.Context, context.CancelFunc){
-			func() (context.Context, context.CancelFunc) { return context.WithTimeout(t.Context(), time.Hour) }, //nolint:forbidigo // it is cancelled before
+			func() (context.Context, context.CancelFunc) {
+				return context.WithTimeout(t.Context(), time.Hour) //nolint:forbidigo // it is cancelled before
+			},
 			func() (context.Context, context.CancelFunc) { return context.WithCancel(t.Context()) },
 		} {
 			for _, wait := range []func(context.Context) error{w.Wait, g.Barrier} {
@@ -114,7 +116,8 @@ func TestAbortEndsWork(t *testing.T) {
 		for _, err := range []error{w.Wait(t.Context()), w.Err(), <-outcome} {
 			var gone *RankError
 			require.ErrorAs(t, err, &gone)
-			require.Equal(t, RankError{Rank: 1, Reason: RankAborted, Text: "rank 1 aborted: no more disk", cause: gone.cause}, *gone)
+			require.Equal(t, RankError{Rank: 1, Reason: RankAborted, Text: "rank 1 aborted: no more disk", cause: gone.cause},
+				*gone)
 		}
 		return nil
 	})
@@ -128,9 +131,11 @@ func TestStatsAndInfo(t *testing.T) {
 			g.ReduceScatter(t.Context(), make([]byte, 800), make([]byte, 400), Reduction{Type: Int32}),
 		)
 		s, i := g.Stats(), g.Info()
-		require.Equal(t, []uint64{1, 1000, 1, 400, 1}, []uint64{s.GatherOps, s.GatherBytes, s.ReduceOps, s.ReduceBytes, s.DirectOps})
+		require.Equal(t, []uint64{1, 1000, 1, 400, 1},
+			[]uint64{s.GatherOps, s.GatherBytes, s.ReduceOps, s.ReduceBytes, s.DirectOps})
 		require.Positive(t, s.GatherBusy)
-		require.Equal(t, []any{g.Rank(), 2, UDP, "MCAST_FABRIC=udp", false}, []any{i.Rank, i.Size, i.Fabric, i.Reason, i.Switched})
+		require.Equal(t, []any{g.Rank(), 2, UDP, "MCAST_FABRIC=udp", false},
+			[]any{i.Rank, i.Size, i.Fabric, i.Reason, i.Switched})
 		require.NotEmpty(t, i.Interface)
 		require.Equal(t, "127.0.0.1", i.Address)
 		require.Contains(t, i.Switch, "no switch is configured")

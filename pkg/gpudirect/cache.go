@@ -75,7 +75,9 @@ func NewCache(r Registrar, limits Limits) *Cache {
 func (c *Cache) Acquire(addr, size uintptr, kind Kind) (*Registration, error) {
 	top := ^uintptr(0) &^ (c.page - 1)
 	if size == 0 || addr > top || size > top-addr {
-		return nil, fmt.Errorf("gpudirect: cannot register %d bytes at %#x: a buffer has at least 1 byte and ends before the address space does", size, addr)
+		return nil,
+			fmt.Errorf("gpudirect: cannot register %d bytes at %#x: a buffer has at least 1 byte and ends before the address "+
+				"space does", size, addr)
 	}
 	first, end := addr&^(c.page-1), (addr+size+c.page-1)&^(c.page-1)
 
@@ -126,7 +128,8 @@ func (c *Cache) Release(r *Registration) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if r.refs == 0 {
-		return fmt.Errorf("gpudirect: the registration of %d bytes at %#x was released more often than acquired", r.Size, r.Addr)
+		return fmt.Errorf("gpudirect: the registration of %d bytes at %#x was released more often than acquired", r.Size,
+			r.Addr)
 	}
 	r.refs--
 	if r.refs > 0 {
@@ -176,7 +179,8 @@ func (r *Registration) end() uintptr { return r.Addr + r.Size }
 
 // startBefore returns how many known ones start before addr.
 func (c *Cache) startBefore(addr uintptr) int {
-	i, _ := slices.BinarySearchFunc(c.known, addr, func(r *Registration, addr uintptr) int { return cmp.Compare(r.Addr, addr) })
+	i, _ := slices.BinarySearchFunc(c.known, addr,
+		func(r *Registration, addr uintptr) int { return cmp.Compare(r.Addr, addr) })
 	return i
 }
 

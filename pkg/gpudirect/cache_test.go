@@ -139,7 +139,8 @@ func TestCacheLimits(t *testing.T) {
 	a, b, d := use(0, 1, Host), use(10, 2, Host), use(20, 3, Host)
 	require.Same(t, a, use(0, 1, Host))
 	e := use(30, 2, Host) // a fourth
-	require.Equal(t, []bool{true, false, true, true}, []bool{live(a), live(b), live(d), live(e)}, "the longest unused goes")
+	require.Equal(t, []bool{true, false, true, true}, []bool{live(a), live(b), live(d), live(e)},
+		"the longest unused goes")
 	f := use(40, 5, Host) // 11 pages
 	require.Equal(t, []bool{false, true, true}, []bool{live(d), live(e), live(f)})
 	g := use(50, 9, Host)
@@ -162,7 +163,8 @@ func TestCacheErrors(t *testing.T) {
 	n := newNIC()
 	c := NewCache(n, Limits{Count: 9, Bytes: 99 * page})
 	top := ^uintptr(0) - page + 1
-	for _, bad := range [][2]uintptr{{page, 0}, {0, ^uintptr(0)}, {top, 1}, {top - page, page + 1}, {^uintptr(0), ^uintptr(0)}, {top + 1, top + 1}, {page, ^uintptr(0) - page + 1}} {
+	for _, bad := range [][2]uintptr{{page, 0}, {0, ^uintptr(0)}, {top, 1}, {top - page, page + 1},
+		{^uintptr(0), ^uintptr(0)}, {top + 1, top + 1}, {page, ^uintptr(0) - page + 1}} {
 		_, err := c.Acquire(bad[0], bad[1], Host)
 		require.ErrorContains(t, err, "a buffer has at least 1 byte and ends before the address space does", "%#x", bad)
 	}
@@ -204,7 +206,9 @@ type modelled struct {
 // end to end.
 func TestCacheModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		limits := Limits{Count: rapid.IntRange(0, 4).Draw(t, "count"), Bytes: page * uintptr(rapid.IntRange(0, 20).Draw(t, "pages"))}
+		limits := Limits{
+			Count: rapid.IntRange(0, 4).Draw(t, "count"), Bytes: page * uintptr(rapid.IntRange(0, 20).Draw(t, "pages")),
+		}
 		n := newNIC()
 		c := NewCache(n, limits)
 		model := make(map[*Registration]*modelled)

@@ -119,7 +119,8 @@ func mapShared(fd int, offset uint64, size int) (*Mapping, error) {
 		return nil, fmt.Errorf("duplicate descriptor %d: %w", fd, err)
 	}
 	before := offset % uint64(os.Getpagesize())
-	mem, err := unix.Mmap(own, int64(offset-before), int(before)+size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED) // within the file
+	// within the file
+	mem, err := unix.Mmap(own, int64(offset-before), int(before)+size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
 		_ = unix.Close(own)
 		return nil, fmt.Errorf("%d bytes at offset %d: %s: %w", size, offset, mmapReason(err), err)
@@ -136,7 +137,8 @@ func mmapReason(err error) string {
 		return "the descriptor was opened for reading only, a receive must write"
 	case errors.Is(err, unix.ENOMEM):
 		return "this process may not map more memory (ulimit -v, vm.max_map_count)"
-	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENODEV), errors.Is(err, unix.ENOTSUP), errors.Is(err, unix.ENOTTY),
+	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENODEV), errors.Is(err, unix.ENOTSUP),
+		errors.Is(err, unix.ENOTTY),
 		errors.Is(err, unix.ENXIO), errors.Is(err, unix.EPERM), errors.Is(err, kernelENOTSUPP):
 		return "its exporter does not let the CPU map it"
 	}

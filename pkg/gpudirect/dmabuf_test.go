@@ -33,7 +33,8 @@ func TestDMABuf(t *testing.T) {
 	_, err := unix.Pwrite(memory, want, 0)
 	require.NoError(t, err)
 
-	for _, part := range [][2]int{{0, size}, {0, 1}, {size - 1, 1}, {int(page), int(page)}, {int(page) + 13, 5*int(page) + 1}} {
+	for _, part := range [][2]int{{0, size}, {0, 1}, {size - 1, 1}, {int(page), int(page)},
+		{int(page) + 13, 5*int(page) + 1}} {
 		given, err := unix.Dup(fd)
 		require.NoError(t, err)
 		m, err := MapDMABuf(given, uint64(part[0]), part[1])
@@ -145,7 +146,8 @@ func TestMapShared(t *testing.T) {
 	require.ErrorIs(t, err, unix.EBADF, "Close closes the duplicate")
 
 	_, err = mapShared(fd, uint64(offset), size-offset+1)
-	require.ErrorContains(t, err, strconv.Itoa(size-offset+1)+" bytes at offset "+strconv.Itoa(offset)+": allowed are 1 byte or more within its "+strconv.Itoa(size))
+	require.ErrorContains(t, err, strconv.Itoa(size-offset+1)+" bytes at offset "+strconv.Itoa(offset)+
+		": allowed are 1 byte or more within its "+strconv.Itoa(size))
 
 	reading, err := os.Open("/proc/self/fd/" + strconv.Itoa(fd))
 	require.NoError(t, err)

@@ -277,12 +277,14 @@ static struct side on_device(uintptr_t p, size_t pitch)
 	return (struct side){.type = CU_MEMORYTYPE_DEVICE, .device = p, .pitch = pitch};
 }
 
-int gpud_copy_out(uintptr_t context, void *host, uintptr_t device, size_t row, size_t rows, size_t pitch, uintptr_t stream)
+int gpud_copy_out(uintptr_t context, void *host, uintptr_t device, size_t row, size_t rows, size_t pitch,
+	uintptr_t stream)
 {
 	IN(context, copy(on_host(host, row), on_device(device, pitch), row, rows, (void *)stream));
 }
 
-int gpud_copy_in(uintptr_t context, uintptr_t device, void *host, size_t row, size_t rows, size_t pitch, uintptr_t stream)
+int gpud_copy_in(uintptr_t context, uintptr_t device, void *host, size_t row, size_t rows, size_t pitch,
+	uintptr_t stream)
 {
 	IN(context, copy(on_device(device, pitch), on_host(host, row), row, rows, (void *)stream));
 }

@@ -92,7 +92,8 @@ func (d *Device) tryWait() error {
 	}
 	err = d.failed("cuStreamWaitValue32", result)
 	if result == C.GPUD_NOT_SUPPORTED {
-		err = fmt.Errorf("%w: a stream of CUDA device %d cannot wait for memory, as under WSL and on some virtual GPUs: %w", ErrUnsupported, d.ordinal, err)
+		err = fmt.Errorf("%w: a stream of CUDA device %d cannot wait for memory, as under WSL and on some virtual GPUs: %w",
+			ErrUnsupported, d.ordinal, err)
 	}
 	return errors.Join(err, d.CloseStream(stream), d.Unpin(word))
 }
@@ -170,20 +171,23 @@ func (d *Device) Wait(stream, event uintptr) error {
 // WaitWord has a stream wait until a word in pinned memory is value, or has passed it: they are compared
 // modulo 2^32.
 func (d *Device) WaitWord(stream uintptr, word *uint32, value uint32) error {
-	return d.failed("cuStreamWaitValue32", C.gpud_wait_word(d.context, C.uintptr_t(stream), (*C.uint32_t)(word), C.uint32_t(value)))
+	return d.failed("cuStreamWaitValue32",
+		C.gpud_wait_word(d.context, C.uintptr_t(stream), (*C.uint32_t)(word), C.uint32_t(value)))
 }
 
 // CopyOut queues a copy of rows of equal length from the device, where they are pitch bytes apart, to pinned
 // memory, where one lies behind another.
 func (d *Device) CopyOut(host []byte, device uintptr, rows, pitch int, stream uintptr) error {
-	return d.failed("copy to the host", C.gpud_copy_out(d.context, unsafe.Pointer(unsafe.SliceData(host)), C.uintptr_t(device),
-		C.size_t(len(host)/rows), C.size_t(rows), C.size_t(pitch), C.uintptr_t(stream)))
+	return d.failed("copy to the host",
+		C.gpud_copy_out(d.context, unsafe.Pointer(unsafe.SliceData(host)), C.uintptr_t(device),
+			C.size_t(len(host)/rows), C.size_t(rows), C.size_t(pitch), C.uintptr_t(stream)))
 }
 
 // CopyIn queues a copy of such rows to the device.
 func (d *Device) CopyIn(device uintptr, host []byte, rows, pitch int, stream uintptr) error {
-	return d.failed("copy from the host", C.gpud_copy_in(d.context, C.uintptr_t(device), unsafe.Pointer(unsafe.SliceData(host)),
-		C.size_t(len(host)/rows), C.size_t(rows), C.size_t(pitch), C.uintptr_t(stream)))
+	return d.failed("copy from the host",
+		C.gpud_copy_in(d.context, C.uintptr_t(device), unsafe.Pointer(unsafe.SliceData(host)),
+			C.size_t(len(host)/rows), C.size_t(rows), C.size_t(pitch), C.uintptr_t(stream)))
 }
 
 // CopyWithin queues a copy of so many bytes from one address of the device to another.

@@ -34,8 +34,10 @@ int gpud_capturing(uintptr_t context, uintptr_t stream, int *yes);
 int gpud_record(uintptr_t context, uintptr_t event, uintptr_t stream);
 int gpud_wait(uintptr_t context, uintptr_t stream, uintptr_t event);
 /* Rows of so many bytes each lie one behind another on the host, and pitch bytes apart on the device. */
-int gpud_copy_out(uintptr_t context, void *host, uintptr_t device, size_t row, size_t rows, size_t pitch, uintptr_t stream);
-int gpud_copy_in(uintptr_t context, uintptr_t device, void *host, size_t row, size_t rows, size_t pitch, uintptr_t stream);
+int gpud_copy_out(uintptr_t context, void *host, uintptr_t device, size_t row, size_t rows, size_t pitch,
+	uintptr_t stream);
+int gpud_copy_in(uintptr_t context, uintptr_t device, void *host, size_t row, size_t rows, size_t pitch,
+	uintptr_t stream);
 int gpud_copy_within(uintptr_t context, uintptr_t to, uintptr_t from, size_t size, uintptr_t stream);
 /* gpud_wait_word has a stream wait until the word, in pinned memory, is value or later, cyclically. */
 int gpud_wait_word(uintptr_t context, uintptr_t stream, uint32_t *word, uint32_t value);

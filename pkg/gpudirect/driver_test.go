@@ -67,7 +67,8 @@ func TestOpen(t *testing.T) {
 		for range 2 {
 			_, err := Open(0)
 			require.ErrorIs(t, err, ErrUnsupported)
-			require.ErrorContains(t, err, "a stream of CUDA device 0 cannot wait for memory, as under WSL and on some virtual GPUs: cuStreamWaitValue32")
+			require.ErrorContains(t, err,
+				"a stream of CUDA device 0 cannot wait for memory, as under WSL and on some virtual GPUs: cuStreamWaitValue32")
 		}
 	case "other":
 		_, err := Open(3)

@@ -27,12 +27,14 @@ func TestKindOf(t *testing.T) {
 		other := unsafe.Add(device, 3<<40|1<<20|1000)
 		assert.Equal(t, Memory{CUDA, 3, uintptr(other) - 1000, 1 << 20}, MemoryAt(other))
 		assert.Equal(t, Memory{Host, -1, 0, 0}, MemoryAt(unsafe.Pointer(x)))
-		require.EqualError(t, CPUAccessible(device, 2), "cuda memory at 0x4000000000000000, 2 bytes: the CPU cannot read it: bad address")
+		require.EqualError(t, CPUAccessible(device, 2),
+			"cuda memory at 0x4000000000000000, 2 bytes: the CPU cannot read it: bad address")
 		return
 	}
 	// Again, in a process that has a driver loaded, which KindOf never does itself.
 	lib := filepath.Join(t.TempDir(), "libcuda.so.1")
-	out, err := exec.Command("gcc", "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", "-o", lib, "testdata/fakecuda.c").CombinedOutput()
+	out, err := exec.Command("gcc", "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", "-o", lib,
+		"testdata/fakecuda.c").CombinedOutput()
 	require.NoError(t, err, string(out))
 	again := exec.Command(os.Args[0], "-test.run=TestKindOf")
 	again.Env = append(os.Environ(), driverEnv+"=1", "LD_PRELOAD="+lib)

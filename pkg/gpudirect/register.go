@@ -41,7 +41,8 @@ func (d *Device) ExportDMABuf(device, size uintptr) (fd int, err error) {
 	var why *C.char
 	result := C.gpud_export(d.context, C.int(d.ordinal), C.uintptr_t(device), C.size_t(size), &got, &why)
 	if why != nil {
-		return -1, fmt.Errorf("%w: CUDA device %d exports no DMA-BUF: %s; it takes CUDA 11.7, Linux 5.12, the open kernel modules and a GPU from Turing on",
+		return -1, fmt.Errorf("%w: CUDA device %d exports no DMA-BUF: %s; it takes CUDA 11.7, Linux 5.12, the open kernel "+
+			"modules and a GPU from Turing on",
 			ErrUnsupported, d.ordinal, C.GoString(why))
 	}
 	if err := d.failed("cuMemGetHandleForAddressRange", result); err != nil {
@@ -75,7 +76,9 @@ func (p Pinner) Register(addr, size uintptr, kind Kind) (token any, err error) {
 	case CUDA:
 		return p.Device.ExportDMABuf(addr, size)
 	}
-	return nil, fmt.Errorf("%w: %v memory cannot be registered with CUDA device %d; host and cuda memory of that device can", ErrUnsupported, kind, p.Device.ordinal)
+	return nil,
+		fmt.Errorf("%w: %v memory cannot be registered with CUDA device %d; host and cuda memory of that device can",
+			ErrUnsupported, kind, p.Device.ordinal)
 }
 
 // Deregister gives back what Register has returned.

@@ -51,7 +51,8 @@ func TestPinner(t *testing.T) {
 			for _, b := range []struct {
 				addr, size uintptr
 				kind       Kind
-			}{{at, 4 * page, Host}, {at + 5, page, Pinned}, {device, page, CUDA}, {device + page, page, CUDA}, {ready, page, Pinned}} {
+			}{{at, 4 * page, Host}, {at + 5, page, Pinned}, {device, page, CUDA}, {device + page, page, CUDA},
+				{ready, page, Pinned}} {
 				r, err := c.Acquire(b.addr, b.size, b.kind)
 				require.NoError(t, err)
 				require.NoError(t, c.Release(r))
@@ -61,7 +62,8 @@ func TestPinner(t *testing.T) {
 		first := d.Counts()
 		if !invalidated {
 			round()
-			require.Equal(t, first.Registered+1, d.Counts().Registered, "nobody says when memory goes: nothing outlives its users")
+			require.Equal(t, first.Registered+1, d.Counts().Registered,
+				"nobody says when memory goes: nothing outlives its users")
 			require.NoError(t, c.Close())
 			continue
 		}
@@ -93,7 +95,8 @@ func TestExport(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, unix.Close(fd))
 		_, err = d.ExportDMABuf(1<<62+1, page)
-		require.ErrorContains(t, err, "a DMA-BUF of 4096 bytes of device memory at 0x4000000000000001: cuMemGetHandleForAddressRange on CUDA device 0: CUDA_ERROR_INVALID_VALUE")
+		require.ErrorContains(t, err, "a DMA-BUF of 4096 bytes of device memory at 0x4000000000000001: "+
+			"cuMemGetHandleForAddressRange on CUDA device 0: CUDA_ERROR_INVALID_VALUE")
 		require.Equal(t, Counts{Pinned: 1, Exported: 1}, d.Counts())
 	default:
 		d, err := Open(0)

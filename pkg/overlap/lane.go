@@ -50,51 +50,52 @@ type Rester interface {
 // While nothing is in flight either, nobody has the right: a Rester calls the
 // agent when there is something to do.
 type Lane struct {
-	worker  Worker
-	rester  Rester        // the worker, or nil
-	awake   func()        // for Rest
-	token   chan struct{} // holds one element while nobody drives
-	callers atomic.Int32  // goroutines in Drive
-	left    atomic.Int64  // when the last of them left, as time.Since(start)
-	helped  atomic.Int64  // when somebody last called Help, likewise
-	asleep  atomic.Bool   // the agent may be in worker.Sleep
-	resting atomic.Bool   // the agent rests for longer than a glance
-	parked  atomic.Bool   // ... until it is kicked
-	wanted  atomic.Bool   // somebody leaves operations in flight to the agent
-	armed   bool          // the worker rests; guarded by the token
-	kick    chan struct{} // ends that rest
-	start   time.Time
-	closed  chan struct{}
-	ended   sync.WaitGroup
-	once    sync.Once
+	worker   Worker
+	rester   Rester        // the worker, or nil
+	awake    func()        // for Rest
+	token    chan struct{} // holds one element while nobody drives
+	callers  atomic.Int32  // goroutines in Drive
+	left     atomic.Int64  // when the last of them left, as time.Since(start)
+	helped   atomic.Int64  // when somebody last called Help, likewise
+	asleep   atomic.Bool   // the agent may be in worker.Sleep
+	resting  atomic.Bool   // the agent pauses for longer than minPause
+	parked   atomic.Bool   // ... until it is notified
+	wanted   atomic.Bool   // somebody leaves operations in flight to the agent
+	armed    bool          // the worker rests; guarded by the token
+	notified chan struct{} // ends that rest
+	start    time.Time
+	closed   chan struct{}
+	ended    sync.WaitGroup
+	once     sync.Once
 }
 
-// rest is how long the agent leaves an idle lane alone after a caller has
+// idleGrace is how long the agent leaves an idle lane alone after a caller has
 // driven it: a program in a loop of blocking calls is served by its own thread.
-const rest = time.Millisecond
+const idleGrace = time.Millisecond
 
-// glance is how often a resting agent looks whether somebody relies on it: an
+// minPause is how often a resting agent looks whether somebody relies on it: an
 // operation is in flight and nobody waits. While a caller waits for long, the
-// agent looks less and less often, down to every longest: on a machine where ranks
+// agent looks less and less often, down to every maxPause: on a machine where ranks
 // outnumber cores, its looking would cost the compute of others.
 const (
-	glance  = 200 * time.Microsecond
-	longest = 50 * time.Millisecond
+	minPause = 200 * time.Microsecond
+	maxPause = 50 * time.Millisecond
 )
 
-// nap is the longest single Sleep, so that nothing depends on a lost wake-up.
-const nap = 100 * time.Millisecond
+// maxSleep is the longest single Sleep, so that nothing depends on a lost wake-up.
+const maxSleep = 100 * time.Millisecond
 
 // NewLane starts the agent of a worker.
 func NewLane(w Worker) *Lane {
 	l := &Lane{
-		worker: w, token: make(chan struct{}, 1), kick: make(chan struct{}, 1), start: time.Now(), closed: make(chan struct{}),
+		worker: w, token: make(chan struct{}, 1), notified: make(chan struct{}, 1), start: time.Now(),
+		closed: make(chan struct{}),
 	}
 	l.rester, _ = w.(Rester)
-	l.awake = l.tap
+	l.awake = l.notify
 	l.token <- struct{}{}
-	l.left.Store(-int64(rest))
-	l.helped.Store(-int64(rest))
+	l.left.Store(-int64(idleGrace))
+	l.helped.Store(-int64(idleGrace))
 	l.ended.Add(1)
 	go l.agent()
 	return l
@@ -131,7 +132,7 @@ func (l *Lane) Drive(done, quit <-chan struct{}, deadline time.Time) bool {
 		return await(done, quit, timeout)
 	case <-l.token:
 	}
-	l.disarm()
+	l.endRest()
 	l.callerDrives(done, quit, deadline)
 	l.token <- struct{}{}
 	if isClosed(l.closed) {
@@ -153,7 +154,7 @@ func (l *Lane) Help() {
 	default:
 		return
 	}
-	l.disarm()
+	l.endRest()
 	defer l.giveBack()
 	for range rounds {
 		if !l.worker.Work() {
@@ -167,7 +168,7 @@ func (l *Lane) Help() {
 func (l *Lane) giveBack() {
 	l.token <- struct{}{}
 	if l.parked.Load() {
-		l.rouse()
+		l.unparkAgent()
 	}
 }
 
@@ -176,7 +177,7 @@ const rounds = 4
 
 // polled reports whether somebody helps.
 func (l *Lane) polled() bool {
-	return time.Since(l.start)-time.Duration(l.helped.Load()) < rest
+	return time.Since(l.start)-time.Duration(l.helped.Load()) < idleGrace
 }
 
 func (l *Lane) callerDrives(done, quit <-chan struct{}, deadline time.Time) {
@@ -187,7 +188,7 @@ func (l *Lane) callerDrives(done, quit <-chan struct{}, deadline time.Time) {
 			}
 			continue
 		}
-		most := nap
+		most := maxSleep
 		if !deadline.IsZero() {
 			if most = min(most, time.Until(deadline)); most <= 0 {
 				return
@@ -215,22 +216,22 @@ func await(done, quit <-chan struct{}, timeout <-chan time.Time) bool {
 func (l *Lane) leave() {
 	l.left.Store(int64(time.Since(l.start)))
 	if l.callers.Dec() == 0 && (l.worker.InFlight() > 0 || l.parked.Load()) {
-		l.rouse()
+		l.unparkAgent()
 	}
 }
 
-// rouse makes an agent that rests for long look again soon.
-func (l *Lane) rouse() {
+// unparkAgent has an agent that rests for long look again soon.
+func (l *Lane) unparkAgent() {
 	if l.resting.Load() {
 		l.wanted.Store(true)
-		l.tap()
+		l.notify()
 	}
 }
 
-// tap ends a rest of the agent.
-func (l *Lane) tap() {
+// notify ends a rest of the agent.
+func (l *Lane) notify() {
 	select {
-	case l.kick <- struct{}{}:
+	case l.notified <- struct{}{}:
 	default:
 	}
 }
@@ -242,7 +243,7 @@ func (l *Lane) Posted() {
 	if l.worker.InFlight() == 1 {
 		select {
 		case <-l.token:
-			l.disarm()
+			l.endRest()
 			l.worker.Work()
 			l.giveBack()
 			if l.worker.InFlight() == 0 {
@@ -260,30 +261,30 @@ func (l *Lane) Nudge() {
 	if l.asleep.Load() || l.callers.Load() > 0 {
 		l.worker.Wake()
 	}
-	l.rouse()
+	l.unparkAgent()
 }
 
 // agent drives the worker while no caller does.
 func (l *Lane) agent() {
 	defer l.ended.Done()
-	timer := time.NewTimer(glance)
+	timer := time.NewTimer(minPause)
 	defer timer.Stop()
 	for {
 		pause := l.firstPause()
-		l.resting.Store(pause > glance)
+		l.resting.Store(pause > minPause)
 		for !l.agentsTurn() {
 			timer.Reset(pause)
 			select {
 			case <-timer.C:
-				if pause = min(2*pause, longest); l.polled() {
-					pause = rest // who asks stops without a word
+				if pause = min(2*pause, maxPause); l.polled() {
+					pause = idleGrace // who asks stops without a word
 				}
-			case <-l.kick:
-				pause = glance // the caller that posted may be about to wait: look again soon
+			case <-l.notified:
+				pause = minPause // the caller that posted may be about to wait: look again soon
 			case <-l.closed:
 				return
 			}
-			l.resting.Store(pause > glance)
+			l.resting.Store(pause > minPause)
 		}
 		l.resting.Store(false)
 		select {
@@ -291,10 +292,10 @@ func (l *Lane) agent() {
 		case <-l.closed:
 			return
 		}
-		l.disarm()
+		l.endRest()
 		l.agentDrives()
 		l.token <- struct{}{}
-		if !l.awaitKick(timer) {
+		if !l.waitParked(timer) {
 			return
 		}
 	}
@@ -304,16 +305,16 @@ func (l *Lane) agent() {
 // anything in flight may come again.
 func (l *Lane) firstPause() time.Duration {
 	if l.callers.Load() == 0 && l.worker.InFlight() == 0 {
-		return rest
+		return idleGrace
 	}
-	return glance
+	return minPause
 }
 
 func (l *Lane) agentsTurn() bool {
 	if l.callers.Load() > 0 || l.polled() {
 		return false
 	}
-	return l.worker.InFlight() > 0 || time.Since(l.start)-time.Duration(l.left.Load()) >= rest
+	return l.worker.InFlight() > 0 || time.Since(l.start)-time.Duration(l.left.Load()) >= idleGrace
 }
 
 // agentDrives drives until somebody else does, the worker rests, or the lane is closed.
@@ -323,10 +324,10 @@ func (l *Lane) agentDrives() {
 			busy = true
 			continue
 		}
-		most := nap
+		most := maxSleep
 		if l.rester != nil && l.worker.InFlight() == 0 {
 			if busy {
-				most = rest // what follows comes soon, or the worker rests
+				most = idleGrace // what follows comes soon, or the worker rests
 			} else if l.park() {
 				return
 			}
@@ -342,7 +343,7 @@ func (l *Lane) agentDrives() {
 }
 
 // park has the worker rest and reports whether it does. Who comes from then on sees that the agent is
-// parked and kicks it, or the agent sees who has come.
+// parked and notifies it, or the agent sees who has come.
 func (l *Lane) park() bool {
 	if l.rester == nil {
 		return false
@@ -354,7 +355,7 @@ func (l *Lane) park() bool {
 	if l.rester.Rest(l.awake) && l.worker.InFlight() == 0 && l.callers.Load() == 0 {
 		return true
 	}
-	l.disarm()
+	l.endRest()
 	l.unpark()
 	return false
 }
@@ -364,27 +365,27 @@ func (l *Lane) unpark() {
 	l.parked.Store(false)
 }
 
-// disarm ends the worker's rest, for the goroutine that drives.
-func (l *Lane) disarm() {
+// endRest ends the worker's rest, for the goroutine that drives.
+func (l *Lane) endRest() {
 	if l.armed {
 		l.armed = false
 		l.rester.Rouse()
 	}
 }
 
-// awaitKick waits, if the agent is parked, until it is needed, and reports false when the lane is closed.
+// waitParked waits, if the agent is parked, until it is needed, and reports false when the lane is closed.
 // Who has handed an operation to the worker and said no more may be about to drive it.
-func (l *Lane) awaitKick(timer *time.Timer) bool {
+func (l *Lane) waitParked(timer *time.Timer) bool {
 	if l.parked.Load() {
 		select {
-		case <-l.kick:
+		case <-l.notified:
 		case <-l.closed:
 		}
 		if l.worker.InFlight() > 0 && !l.wanted.Load() {
-			timer.Reset(glance)
+			timer.Reset(minPause)
 			select {
 			case <-timer.C:
-			case <-l.kick:
+			case <-l.notified:
 			case <-l.closed:
 			}
 		}
@@ -401,7 +402,7 @@ func (l *Lane) Close() {
 		l.worker.Wake()
 		l.ended.Wait()
 		<-l.token // not given back: nobody drives again
-		l.disarm()
+		l.endRest()
 	})
 }
 

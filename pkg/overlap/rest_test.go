@@ -112,7 +112,7 @@ func TestNothingIsMissedAroundARest(t *testing.T) {
 		all.Go(func() {
 			for n := range 300 {
 				if n%5 == 0 {
-					systest.Pause(time.Duration(n%4) * rest / 2) // about as long as the agent leaves an idle lane alone
+					systest.Pause(time.Duration(n%4) * idleGrace / 2) // about as long as the agent leaves an idle lane alone
 				}
 				done := w.post()
 				switch i % 3 {

@@ -97,12 +97,12 @@ class DeviceWork(McastWork):
             self._follow(stream)
             if self._lost is not None:
                 raise self._lost
-            self._let_go(stream)
+            self._drop_tensors(stream)
         if self._error is not None:
             raise self._error
         return True
 
-    def _let_go(self, stream: torch.cuda.Stream) -> None:
+    def _drop_tensors(self, stream: torch.cuda.Stream) -> None:
         """Keep no tensor any more: the order of streams does, of temporaries with the one that waits."""
         for tensor in self.temporaries:
             tensor.record_stream(stream)

@@ -180,9 +180,9 @@ def _layers(events: list[Event], waits: list[Wait]) -> list[Layer]:
     layers = []
     for module, kind in sorted({(e.module, e.kind) for e in events}):
         of = [e for e in events if (e.module, e.kind) == (module, kind)]
-        stood = union((w.start, w.end) for w in waits if (w.module, w.kind) == (module, kind))
+        waited = union((w.start, w.end) for w in waits if (w.module, w.kind) == (module, kind))
         nbytes = sum(e.nbytes for e in of) // len(of)
-        layers.append(Layer(module, kind, len(of), nbytes, sum(e.end - e.start for e in of), length(stood)))
+        layers.append(Layer(module, kind, len(of), nbytes, sum(e.end - e.start for e in of), length(waited)))
     return sorted(layers, key=lambda x: -x.exposed)
 
 
@@ -199,7 +199,7 @@ def _gathers(
     span = end - start
     spent = summarize(events, waits, start, end)
     gathers = [e for e in events if e.kind == "allgather"]
-    stood = [w for w in waits if w.kind == "allgather"]
+    waited = [w for w in waits if w.kind == "allgather"]
     exposed = spent.exposed_allgather / span
     modules = tuple(x.module for x in layers if x.kind == "allgather" and x.exposed > 0)
     if exposed < _MATTERS or not gathers or known:
@@ -219,7 +219,7 @@ def _gathers(
             )
         ]
     # Compute can hide as much as it takes itself; prefetching cannot hide the rest.
-    hideable = max(0.0, spent.compute - _hidden(gathers, stood))
+    hideable = max(0.0, spent.compute - _hidden(gathers, waited))
     gain = min(spent.exposed_allgather, hideable) / span
     if spent.allgather_in_flight / span > _BOUND and gain < _MATTERS:
         return [
@@ -235,12 +235,12 @@ def _gathers(
                 0.0,
             )
         ]
-    first = max(stood, key=lambda w: w.end - w.start)
+    first = max(waited, key=lambda w: w.end - w.start)
     if (
-        _before(first.start, stood, start) < _MATTERS * span
+        _before(first.start, waited, start) < _MATTERS * span
         and first.end - first.start > 0.6 * spent.exposed_allgather
     ):
-        if _once(first, stood):
+        if _once(first, waited):
             return []  # later steps begin with the same gather, and wait less: the ranks began apart
         size = {name: s.elements for name, s in setup.shards.items()}
         smallest = size.get(first.module, math.inf) <= min(size.values(), default=0)
@@ -325,21 +325,21 @@ def _alone(event: Event, others: list[Event]) -> float:
     return event.end - max(event.start, before)
 
 
-def _hidden(gathers: list[Event], stood: list[Wait]) -> float:
+def _hidden(gathers: list[Event], waited: list[Wait]) -> float:
     """Return for how long an Allgather was in flight and nobody waited."""
-    return max(0.0, length(union(_spans(gathers))) - length(union(_spans(stood))))
+    return max(0.0, length(union(_spans(gathers))) - length(union(_spans(waited))))
 
 
 def _spans(of: Iterable[Event] | Iterable[Wait]) -> list[Span]:
     return [(x.start, x.end) for x in of]
 
 
-def _once(wait: Wait, stood: list[Wait]) -> bool:
+def _once(wait: Wait, waited: list[Wait]) -> bool:
     """Say whether later waits for the same module come to less than half of this one."""
-    later = [w.end - w.start for w in stood if w.module == wait.module and w.start > wait.start]
+    later = [w.end - w.start for w in waited if w.module == wait.module and w.start > wait.start]
     return bool(later) and max(later) < 0.5 * (wait.end - wait.start)
 
 
-def _before(at: float, stood: list[Wait], start: float) -> float:
+def _before(at: float, waited: list[Wait], start: float) -> float:
     """Return what was computed before a moment."""
-    return at - start - length(union((w.start, min(w.end, at)) for w in stood))
+    return at - start - length(union((w.start, min(w.end, at)) for w in waited))

@@ -141,7 +141,7 @@ class Handle:
             )
         return chosen
 
-    def _noted(
+    def _note_group(
         self, kind: nccl.Kind, group: dist.ProcessGroup, shard: torch.Tensor, op: Any = None
     ) -> dist.ProcessGroup:
         chosen = self._group_for(kind, group)
@@ -208,7 +208,7 @@ class _AllGather(_Comm):
         work: Any = dist.all_gather_into_tensor(
             output_tensor,
             input_tensor,
-            group=self.handle._noted("allgather", group, input_tensor),
+            group=self.handle._note_group("allgather", group, input_tensor),
             async_op=True,
         )
         on_gpu = input_tensor.device.type != "cpu"
@@ -275,7 +275,7 @@ class _ReduceScatter(_Comm):
             output_tensor,
             input_tensor,
             op=op,
-            group=handle._noted("reduce_scatter", group, output_tensor, op),
+            group=handle._note_group("reduce_scatter", group, output_tensor, op),
             async_op=True,
         )
         done = handle.timeline.track("reduce_scatter", work, start, output_tensor.nbytes, self.name, on_gpu)

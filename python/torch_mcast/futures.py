@@ -38,8 +38,8 @@ class Pending(Protocol):
     def settle(self) -> None:
         """Block until it is done, well or not. Does not raise its error."""
 
-    def complete_future(self, told: Callable[[], None]) -> None:
-        """Give the outcome of an operation that is done to its future; call told() before its callbacks."""
+    def complete_future(self, notify: Callable[[], None]) -> None:
+        """Give the outcome of an operation that is done to its future; call notify() before its callbacks."""
 
 
 class Futures:
@@ -89,7 +89,7 @@ class Futures:
     def _complete(self, work: Pending) -> None:
         has_turn = True
 
-        def told() -> None:
+        def notify() -> None:
             nonlocal has_turn
             if has_turn:
                 has_turn = False
@@ -100,11 +100,11 @@ class Futures:
                 work.settle()
             finally:
                 _enter(1)
-            work.complete_future(told)
+            work.complete_future(notify)
         except Exception:  # e.g. the program has set the future; those after it are still to come
             _log.exception("cannot complete the future of %s", work)
         finally:
-            told()
+            notify()
 
     def _pass_turn(self) -> None:
         with self._lock:

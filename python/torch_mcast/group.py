@@ -230,7 +230,7 @@ class Group:
         self.disconnect: Callable[[], None] = _nothing
         # Says whether a device that operations of this process are queued on has failed for good, so that
         # they never end and a group that is left is never gone.
-        self.broken: Callable[[], bool] = _sound
+        self.broken: Callable[[], bool] = _no_failure
         self.failed = False  # an operation ended in an error, which its waiter has got
         self._handled = id(failure.handled())  # was so before, and is nothing that the group fails by
         open_groups.add(self)
@@ -294,9 +294,9 @@ class Group:
             except errors.McastError:
                 # After a failed operation peers are gone, and a caller that waited knows.
                 if self._leaving is not None and not self.failed:
-                    self._gone()
+                    self._release_buffers()
                     raise
-            self._gone()
+            self._release_buffers()
             return True
 
     def abort(self, reason: str) -> None:
@@ -311,9 +311,9 @@ class Group:
             self.lib.abort(self.handle, reason)
         self.disconnect()
         with self._ending:
-            self._gone()
+            self._release_buffers()
 
-    def let_go(self) -> None:
+    def release_closed(self) -> None:
         """Let go of a group that was left behind its close(), if it is gone by now. Does not block."""
         if not self._ending.acquire(blocking=False):
             return  # somebody waits for it
@@ -325,7 +325,7 @@ class Group:
         finally:
             self._ending.release()
 
-    def _gone(self) -> None:
+    def _release_buffers(self) -> None:
         """Let go of what the library may have written to until now."""
         self.disconnect()  # the group may have failed, and a rank may wait for this one in gloo
         if self._leaving is not None:
@@ -374,6 +374,6 @@ def _nothing() -> None:
     """Do nothing."""
 
 
-def _sound() -> bool:
+def _no_failure() -> bool:
     """Say that no device has failed: none is used."""
     return False

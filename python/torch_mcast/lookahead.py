@@ -32,7 +32,7 @@ class Lookahead:
 
     def __init__(self, model: nn.Module, ahead: int) -> None:
         """Begin; ahead is how many modules, 1 or more."""
-        self._guesses: dict[Any, _Guess] = {}  # of each parameter group
+        self._guesses: dict[Any, _Prefetch] = {}  # of each parameter group
         self._hooks: list[Any] = []
         self._states: set[Any] = set()  # of all modules of the model that are sharded
         self._running: Any = None  # the outermost module that runs its forward
@@ -52,7 +52,7 @@ class Lookahead:
             self._hooks.append(hooked.register_forward_hook(end, always_call=True))  # after FSDP's own
             for group in param_groups(module):  # modules may share one
                 if group not in self._guesses:
-                    self._guesses[group] = _Guess(self, module._get_fsdp_state(), group, on_cpu(module))
+                    self._guesses[group] = _Prefetch(self, module._get_fsdp_state(), group, on_cpu(module))
         for root in _roots(model):
             self._chain(root, ahead)
 
@@ -139,16 +139,16 @@ class Lookahead:
                 last = self._guesses[
                     groups_of(state)[-1]
                 ]  # of a module with several groups the last to begin
-                groups = (g for s in order[i + 1 : i + 1 + ahead] for g in _as_they_come(s, way))
+                groups = (g for s in order[i + 1 : i + 1 + ahead] for g in _in_order(s, way))
                 setattr(last, way, [self._guesses[g] for g in groups])
 
 
-class _Guess:
+class _Prefetch:
     """What a parameter group has gathered before its module runs."""
 
     def __init__(self, lookahead: Lookahead, state: Any, group: Any, on_cpu: bool) -> None:
-        self.ahead: list[_Guess] = []  # of the groups that this one gathers for in its forward
-        self.behind: list[_Guess] = []  # and in its backward
+        self.ahead: list[_Prefetch] = []  # of the groups that this one gathers for in its forward
+        self.behind: list[_Prefetch] = []  # and in its backward
         self.lookahead, self._state, self._group = lookahead, state, group
         self._was_async = group.unshard_async_op
         self._guessing = False  # the gather that begins now is a guess
@@ -228,7 +228,7 @@ class _Guess:
         return self._state._is_root is not False
 
 
-def _as_they_come(state: Any, way: str) -> list[Any]:
+def _in_order(state: Any, way: str) -> list[Any]:
     """Return the groups of a state. A backward comes to the last one first."""
     groups = groups_of(state)
     return groups if way == "ahead" else groups[::-1]
@@ -238,7 +238,7 @@ def take_back(modules: Iterable[FSDPModule]) -> None:
     """Undo what an earlier enable() has made modules gather ahead."""
     for module in modules:
         for group in param_groups(module):
-            if isinstance(guess := vars(group).get("unshard"), _Guess):
+            if isinstance(guess := vars(group).get("unshard"), _Prefetch):
                 guess.lookahead.leave()
 
 

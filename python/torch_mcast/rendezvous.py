@@ -43,7 +43,7 @@ def exchange(store: Store, rank: int, size: int, blob: bytes, timeout: timedelta
     meeting = _Meeting(store, size, time.monotonic() + timeout.total_seconds())
     after = f"the rendezvous after {timeout.total_seconds():g} s"
     try:
-        return meeting.call(blob) if rank == 0 else meeting.attend(rank, blob)
+        return meeting.call(blob) if rank == 0 else meeting.join(rank, blob)
     except errors.MismatchError:
         raise
     except RuntimeError as e:
@@ -51,7 +51,7 @@ def exchange(store: Store, rank: int, size: int, blob: bytes, timeout: timedelta
             missing = meeting.missing()
             what = f"{len(missing)} of {size} ranks have not come to {after}: {missing[:16]}"
         else:
-            what = f"rank 0 of {size} has not ended {after}: {meeting.obstacle()}"
+            what = f"rank 0 of {size} has not ended {after}: {meeting.why_unfinished()}"
         raise errors.WaitTimeoutError(what) from e
 
 
@@ -72,8 +72,8 @@ class _Meeting:
         self._number = self._store.add("mcast/meetings", 1)
         before = f"mcast/{self._number - 1}/ended"
         if self._number > 1 and not self._store.check([before]):
-            self._set(before, _said([]))  # its rank 0 is dead
-        self._set(self._key(0), _said([self._keep(blob)]))
+            self._set(before, _entry([]))  # its rank 0 is dead
+        self._set(self._key(0), _entry([self._keep(blob)]))
         for rank in range(1, self._size):
             self._wait(self._key(rank))
         said = self._get([self._key(rank) for rank in range(self._size)])
@@ -82,10 +82,10 @@ class _Meeting:
             self._set(self._key("ended"), _ended_before(said))
             raise self._mismatch(0)
         digests = [digest for one in heard for digest in one or []]
-        self._set(self._key("ended"), _said(digests))
+        self._set(self._key("ended"), _entry(digests))
         return self._blobs(digests)
 
-    def attend(self, rank: int, blob: bytes) -> list[bytes]:
+    def join(self, rank: int, blob: bytes) -> list[bytes]:
         """Be another rank: come to meetings until one is this process's."""
         self._commit = _commit(blob)
         own = self._keep(blob)
@@ -95,9 +95,9 @@ class _Meeting:
             self._wait(self._key(0))  # not before: a meeting takes entries from its beginning on
             # A meeting that has ended is another start's; some of its ranks may still have to read it.
             if not self._store.check([self._key("ended")]):
-                self._set(self._key(rank), _said([own]))
-                self._hear(rank, 0)  # a rank 0 of a build before might never end it
-                digests = self._hear(rank, "ended")
+                self._set(self._key(rank), _entry([own]))
+                self._read(rank, 0)  # a rank 0 of a build before might never end it
+                digests = self._read(rank, "ended")
                 if len(digests) == self._size and digests[rank] == own:
                     return self._blobs(digests)
             self._number += 1
@@ -106,7 +106,7 @@ class _Meeting:
         """Return the ranks that have not come to this meeting."""
         return [r for r in range(self._size) if not self._store.check([self._key(r)])]
 
-    def obstacle(self) -> str:
+    def why_unfinished(self) -> str:
         """Return why rank 0 has not ended the meeting, as far as another rank can know."""
         missing = self.missing()
         if 0 in missing:
@@ -119,7 +119,7 @@ class _Meeting:
             why += "; or it has not come and the rendezvous is of a start before"
         return why
 
-    def _hear(self, rank: int, what: int | str) -> list[str]:
+    def _read(self, rank: int, what: int | str) -> list[str]:
         """Return the digests at a key of the meeting, once it is there, as a rank."""
         self._wait(self._key(what))
         (said,) = self._get([self._key(what)])
@@ -173,7 +173,7 @@ def _commit(blob: bytes) -> str:
     return f" ({commit})" if commit else ""
 
 
-def _said(digests: Sequence[str]) -> bytes:
+def _entry(digests: Sequence[str]) -> bytes:
     """Return the entry for blobs with these digests."""
     return f'{{"rendezvous":2,"blobs":"{"".join(digests)}"}}'.encode()
 

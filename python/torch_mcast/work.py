@@ -73,7 +73,7 @@ class McastWork(Work):
         self._done = False
         self._error: Exception | None = None
         self._ended: torch.futures.Future[None] | None = None
-        self._told: Callable[[], None] = _nothing
+        self._notify: Callable[[], None] = _nothing
         self._future: torch.futures.Future[list[torch.Tensor]] | None = None
         recorder.posted(self, number)
 
@@ -149,17 +149,17 @@ class McastWork(Work):
                 # that fails.
                 self._ended = self._new_future()
                 self._future = self._ended.then(lambda _: self._outcome())
-                self._future.add_done_callback(lambda _: self._told())  # the first of its callbacks
+                self._future.add_done_callback(lambda _: self._notify())  # the first of its callbacks
                 self._lane.watch(self)
             return self._future
 
     def _new_future(self) -> torch.futures.Future[None]:
         return torch.futures.Future()
 
-    def complete_future(self, told: Callable[[], None]) -> None:
-        """Give the outcome to the future that get_future returned; call told() before its callbacks."""
+    def complete_future(self, notify: Callable[[], None]) -> None:
+        """Give the outcome to the future that get_future returned; call notify() before its callbacks."""
         assert self._ended is not None
-        self._told = told
+        self._notify = notify
         self._ended.set_result(None)
 
     def _outcome(self) -> list[torch.Tensor]:

@@ -19,7 +19,8 @@ import (
 const Be = "BE_PROGRAM"
 
 // limits are those of ranks that a busy machine does not meet.
-var limits = []string{"MCAST_JOIN_TIMEOUT=" + systest.Limit.String(), "MCAST_TIMEOUT=" + systest.Limit.String(), "MCAST_SWITCH_TIMEOUT=" + systest.Limit.String()}
+var limits = []string{"MCAST_JOIN_TIMEOUT=" + systest.Limit.String(), "MCAST_TIMEOUT=" + systest.Limit.String(),
+	"MCAST_SWITCH_TIMEOUT=" + systest.Limit.String()}
 
 // Main is TestMain: it calls program, a function main, where Command has started this process, and else has tests run.
 func Main(program func(), tests func() int) {
@@ -34,7 +35,8 @@ func Main(program func(), tests func() int) {
 func Command(t *testing.T, vars []string, args ...string) (cmd *exec.Cmd, stdout, stderr *bytes.Buffer) {
 	t.Helper()
 	cmd = exec.CommandContext(t.Context(), os.Args[0], args...)
-	cmd.Env = append(append([]string{Be + "=1", "PATH=" + os.Getenv("PATH"), "GORACE=atexit_sleep_ms=0"}, limits...), vars...)
+	cmd.Env = append(append([]string{Be + "=1", "PATH=" + os.Getenv("PATH"), "GORACE=atexit_sleep_ms=0"}, limits...),
+		vars...)
 	stdout, stderr = new(bytes.Buffer), new(bytes.Buffer)
 	cmd.Stdout, cmd.Stderr = stdout, stderr
 	return cmd, stdout, stderr

@@ -28,7 +28,8 @@ func RequireCompletions(t *testing.T, program string, all map[string]string) {
 	t.Helper()
 	folder := completionScript(t, program, "bash")
 	for words, want := range all {
-		cmd := exec.Command("bash", "-c", `. "$0/script"; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); "_$1"; echo "${COMPREPLY[*]}"`, folder, program)
+		cmd := exec.Command("bash", "-c",
+			`. "$0/script"; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); "_$1"; echo "${COMPREPLY[*]}"`, folder, program)
 		cmd.Args = append(cmd.Args, strings.Split(words, " ")...)
 		cmd.Env = append(os.Environ(), Be+"=1", "PATH="+folder+":"+os.Getenv("PATH"))
 		out, err := cmd.CombinedOutput()

@@ -86,7 +86,8 @@ func RequireStatuses(t *testing.T, program, page string) {
 		return all
 	}
 	commands := Commands(t, help(t))
-	for _, m := range regexp.MustCompile("`([a-z]+ [a-z -]+)`").FindAllStringSubmatch(documented, -1) { // with a second word
+	// with a second word
+	for _, m := range regexp.MustCompile("`([a-z]+ [a-z -]+)`").FindAllStringSubmatch(documented, -1) {
 		commands = append(commands, regexp.QuoteMeta(m[1]))
 	}
 	listed := rows(`(?m)^  (\d+) (.*\n(?:        .*\n)*)`, said, commands)

@@ -87,35 +87,63 @@ func TestConduct(t *testing.T) {
 		slowest float64
 		limited []int // hosts with trains that arrive in part
 	}{
-		"all well":          {hosts: make([]simulated, 4), pairs: 12, slowest: 1000},
-		"one is slow":       {hosts: []simulated{{}, {}, {slow: 20}, {}}, pairs: 12, slowest: 20},
-		"a train is lost":   {hosts: []simulated{{}, {}, {dies: doTrain}}, want: []string{"host-lost [host2]"}, pairs: 2, slowest: 1000},
-		"a train is late":   {hosts: []simulated{{}, {}, {still: doTrain}}, want: []string{"host-lost [host2]"}, pairs: 2, slowest: 1000},
-		"limited once":      {hosts: []simulated{{}, {}, {}, {limit: 60, once: true}}, pairs: 12, slowest: 1000},
-		"one is limited":    {hosts: []simulated{{}, {}, {}, {limit: 60}}, pairs: 12, slowest: 1000, limited: []int{3}},
-		"one dies":          {hosts: []simulated{{}, {}, {dies: doMeet}}, want: []string{"host-lost [host2]"}, pairs: 2, slowest: 1000},
-		"one dies at once":  {hosts: []simulated{{}, {}, {dies: doOpen}}, want: []string{"host-lost [host2]"}, pairs: 2, slowest: 1000},
-		"one stands still":  {hosts: []simulated{{}, {}, {still: doCast}}, want: []string{"host-lost [host2]"}, pairs: 2, slowest: 1000},
-		"one never came":    {hosts: make([]simulated, 2), names: []string{"host0", "host1", "host2"}, want: []string{"host-absent [host2]"}, pairs: 2, slowest: 1000},
-		"one could not":     {hosts: make([]simulated, 2), names: []string{"host0", "host1", "host2"}, knocks: "host2", want: []string{"unreachable [host2]"}, pairs: 2, slowest: 1000},
-		"nobody else came":  {hosts: make([]simulated, 1), names: []string{"host0", "host1"}, want: []string{"host-absent [host1]"}},
-		"all others do die": {hosts: []simulated{{}, {dies: doMeet}, {still: doMeet}}, want: []string{"host-lost [host1]", "host-lost [host2]"}},
+		"all well":    {hosts: make([]simulated, 4), pairs: 12, slowest: 1000},
+		"one is slow": {hosts: []simulated{{}, {}, {slow: 20}, {}}, pairs: 12, slowest: 20},
+		"a train is lost": {
+			hosts: []simulated{{}, {}, {dies: doTrain}}, want: []string{"host-lost [host2]"}, pairs: 2, slowest: 1000,
+		},
+		"a train is late": {
+			hosts: []simulated{{}, {}, {still: doTrain}}, want: []string{"host-lost [host2]"}, pairs: 2, slowest: 1000,
+		},
+		"limited once":   {hosts: []simulated{{}, {}, {}, {limit: 60, once: true}}, pairs: 12, slowest: 1000},
+		"one is limited": {hosts: []simulated{{}, {}, {}, {limit: 60}}, pairs: 12, slowest: 1000, limited: []int{3}},
+		"one dies": {
+			hosts: []simulated{{}, {}, {dies: doMeet}}, want: []string{"host-lost [host2]"}, pairs: 2, slowest: 1000,
+		},
+		"one dies at once": {
+			hosts: []simulated{{}, {}, {dies: doOpen}}, want: []string{"host-lost [host2]"}, pairs: 2, slowest: 1000,
+		},
+		"one stands still": {
+			hosts: []simulated{{}, {}, {still: doCast}}, want: []string{"host-lost [host2]"}, pairs: 2, slowest: 1000,
+		},
+		"one never came": {
+			hosts: make([]simulated, 2), names: []string{"host0", "host1", "host2"}, want: []string{"host-absent [host2]"},
+			pairs: 2, slowest: 1000,
+		},
+		"one could not": {
+			hosts: make([]simulated, 2), names: []string{"host0", "host1", "host2"}, knocks: "host2",
+			want: []string{"unreachable [host2]"}, pairs: 2, slowest: 1000,
+		},
+		"nobody else came": {
+			hosts: make([]simulated, 1), names: []string{"host0", "host1"}, want: []string{"host-absent [host1]"},
+		},
+		"all others do die": {
+			hosts: []simulated{{}, {dies: doMeet}, {still: doMeet}}, want: []string{"host-lost [host1]", "host-lost [host2]"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				m := &meeting{o: &Options{Meet: "host0:4000", Hosts: max(len(c.hosts), len(c.names)), Names: c.names}, knocks: map[string]netip.Addr{}}
+				m := &meeting{
+					o:      &Options{Meet: "host0:4000", Hosts: max(len(c.hosts), len(c.names)), Names: c.names},
+					knocks: map[string]netip.Addr{},
+				}
 				if c.knocks != "" {
 					m.knocks[c.knocks] = netip.MustParseAddr("10.0.0.9")
 				}
 				for i := range c.hosts {
 					here, there := net.Pipe()
 					m.enter(&guest{link: newLink(here), hello: hello{Visit: fmt.Sprint(i), Place: Place{
-						Name: fmt.Sprintf("host%d", i), Address: netip.AddrFrom4([4]byte{10, 0, 0, byte(i + 1)}), MTU: 1500, UDP: make([]uint16, flows)}}})
+						Name: fmt.Sprintf("host%d", i), Address: netip.AddrFrom4([4]byte{10, 0, 0, byte(i + 1)}), MTU: 1500,
+						UDP: make([]uint16, flows)}}})
 					go c.hosts[i].obey(there, len(c.hosts))
 				}
 				begin := time.Now()
 				r := m.conduct(t.Context())
-				require.LessOrEqual(t, time.Since(begin), budget(len(c.hosts))+2*(castTime(len(c.hosts))+margin)+trainsTime+trainTime+castAfter+2*margin, "in virtual time") //nolint:forbidigo // in a bubble
+				// in a bubble
+				took := time.Since(begin) //nolint:forbidigo // virtual
+				require.LessOrEqual(t, took,
+					budget(len(c.hosts))+2*(castTime(len(c.hosts))+margin)+trainsTime+trainTime+castAfter+2*margin,
+					"in virtual time")
 				for _, g := range m.guests {
 					_ = g.Close()
 				}
@@ -135,9 +163,10 @@ func TestConduct(t *testing.T) {
 						got = 60
 					}
 					assert.Equal(t, got < 600, p.Limited())
-					assert.Equal(t, doctor.Pair{From: p.From, To: p.To, Full: 1500, Multicast: 1500, Unicast: 1500, Tried: true, TCP: true,
-						Train: doctor.Count{Sent: 600, Got: got}, TrainUnicast: doctor.Count{Sent: 30, Got: 30}, TrainMbps: p.TrainMbps,
-						Flows: flows, Sent: p.Sent, Got: p.Sent, Mbps: p.Mbps, RTT: time.Millisecond, Least: time.Millisecond / 2}, *p)
+					assert.Equal(t,
+						doctor.Pair{From: p.From, To: p.To, Full: 1500, Multicast: 1500, Unicast: 1500, Tried: true, TCP: true,
+							Train: doctor.Count{Sent: 600, Got: got}, TrainUnicast: doctor.Count{Sent: 30, Got: 30}, TrainMbps: p.TrainMbps,
+							Flows: flows, Sent: p.Sent, Got: p.Sent, Mbps: p.Mbps, RTT: time.Millisecond, Least: time.Millisecond / 2}, *p)
 					assert.InDelta(t, 0.7*slowestFrom(r.Matrix.Pairs, p.From), p.TrainMbps, 1)
 					if slowest == 0 || p.Mbps < slowest {
 						slowest = p.Mbps

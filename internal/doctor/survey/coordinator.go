@@ -63,7 +63,9 @@ func openMeeting(o *Options) (*meeting, error) {
 		knocked: make(chan knock), ended: make(chan struct{})}
 	listener := net.ListenConfig{Control: small}
 	if m.tcp, err = listener.Listen(context.Background(), "tcp", at); err != nil {
-		return nil, fmt.Errorf("listen for the other hosts: %w; is --meet an address of the host of rank 0, with a port that is free?", err)
+		return nil,
+			fmt.Errorf("listen for the other hosts: %w; is --meet an address of the host of rank 0, with a port that is free?",
+				err)
 	}
 	if m.udp, err = net.ListenPacket("udp", m.tcp.Addr().String()); err == nil {
 		m.serving.Go(m.hearKnocks)
@@ -281,9 +283,12 @@ func (m *meeting) unproven() (found []doctor.Finding) {
 			continue
 		}
 		found = append(found, doctor.Finding{Severity: doctor.Warning, Name: "address-unproven", Subject: g.Place.Name,
-			What:   fmt.Sprintf("it says that its address is %v, and came from %v: paths to it were not measured", g.Place.Address, g.from),
-			Why:    "a stranger could have all hosts send to a victim's address: without a secret a host has to connect from its own",
-			Remedy: "start mcast doctor with a --token=WORD that others cannot guess, the same on all hosts", Hosts: []string{g.Place.Name}})
+			What: fmt.Sprintf("it says that its address is %v, and came from %v: paths to it were not measured",
+				g.Place.Address, g.from),
+			Why: "a stranger could have all hosts send to a victim's address: without a secret a host has to connect from " +
+				"its own",
+			Remedy: "start mcast doctor with a --token=WORD that others cannot guess, the same on all hosts",
+			Hosts:  []string{g.Place.Name}})
 	}
 	return found
 }

@@ -88,7 +88,9 @@ func TestAHostComesFromItsAddress(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { _ = at.Close() }()
 	for secret, want := range map[bool]string{false: "127.0.0.6", true: "127.0.0.1"} {
-		m := &member{o: &Options{Meet: at.Addr().String(), Secret: secret}, place: Place{Address: netip.MustParseAddr("127.0.0.6")}}
+		m := &member{
+			o: &Options{Meet: at.Addr().String(), Secret: secret}, place: Place{Address: netip.MustParseAddr("127.0.0.6")},
+		}
 		conn, err := m.come(t.Context())
 		require.NoError(t, err)
 		assert.Equal(t, want, plain(conn.LocalAddr()).String())

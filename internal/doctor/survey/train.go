@@ -73,7 +73,8 @@ func sendTrain(ctx context.Context, p *udp.Prober, roster []Place, o *order, sel
 		}
 		time.Sleep(trainSlot)
 	}
-	p.Listen(0, func([]udp.Heard) bool { return true }) // its own packets came back, and would fill the queue for the next train
+	// its own packets came back, and would fill the queue for the next train
+	p.Listen(0, func([]udp.Heard) bool { return true })
 	return sent
 }
 

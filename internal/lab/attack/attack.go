@@ -59,7 +59,9 @@ func Run(ctx context.Context, o Options) (Report, error) {
 		return Report{}, config.Mistakef("attack: %v: want a multicast group of IPv4", o.Group)
 	}
 	if o.Port == 0 || o.Count < 1 || o.Rate < 0 {
-		return Report{}, config.Mistakef("attack: port %d, %d datagrams, %g a second: want 1 or more, 1 or more, and a rate of 0 (none) or more", o.Port, o.Count, o.Rate)
+		return Report{},
+			config.Mistakef("attack: port %d, %d datagrams, %g a second: want 1 or more, 1 or more, and a rate of 0 (none) or "+
+				"more", o.Port, o.Count, o.Rate)
 	}
 	a := &attacker{
 		Options: o, spy: -1, raw: -1, rand: rand.New(rand.NewPCG(o.Seed, 1)), sources: map[int]netip.Addr{},

@@ -72,8 +72,9 @@ const held = 30 * time.Second
 // hangs up on some without an alert, which is no admission.
 func Connect(ctx context.Context, o ConnectOptions) (ConnectReport, error) {
 	if !o.To.IsValid() || o.Count < 1 || o.AtOnce < 1 || o.Rate < 0 {
-		return ConnectReport{}, config.Mistakef("attack: %d connections to %v, %d at once, %g a second: want an address, 1 or more, 1 or more, "+
-			"and a rate of 0 (none) or more", o.Count, o.To, o.AtOnce, o.Rate)
+		return ConnectReport{},
+			config.Mistakef("attack: %d connections to %v, %d at once, %g a second: want an address, 1 or more, 1 or more, "+
+				"and a rate of 0 (none) or more", o.Count, o.To, o.AtOnce, o.Rate)
 	}
 	s, err := newStrangers(o)
 	if err != nil {
@@ -99,8 +100,9 @@ func Connect(ctx context.Context, o ConnectOptions) (ConnectReport, error) {
 	}
 	_ = all.Wait()
 	r := ConnectReport{
-		Refused: s.refused, By: map[string]int{}, Said: s.said.Load(), Heard: s.heard.Load(), Admitted: int(s.admitted.Load()),
-		Seconds: time.Since(start).Seconds(),
+		Refused: s.refused, By: map[string]int{}, Said: s.said.Load(), Heard: s.heard.Load(),
+		Admitted: int(s.admitted.Load()),
+		Seconds:  time.Since(start).Seconds(),
 	}
 	for by, n := range s.made {
 		r.Made += n
@@ -112,8 +114,9 @@ func Connect(ctx context.Context, o ConnectOptions) (ConnectReport, error) {
 // strangers are under way.
 type strangers struct {
 	ConnectOptions
-	proof                 *tls.Config   // of a secret of their own; any proof of the other end is accepted
-	decided               time.Duration // that ranks may take to refuse a proof: they keep who began to prove one for longer
+	proof *tls.Config // of a secret of their own; any proof of the other end is accepted
+	// decided: that ranks may take to refuse a proof: they keep who began to prove one for longer
+	decided               time.Duration
 	said, heard, admitted atomic.Int64
 
 	mu      sync.Mutex
@@ -132,8 +135,9 @@ func newStrangers(o ConnectOptions) (*strangers, error) {
 		return nil, fmt.Errorf("attack: make a certificate: %w", err)
 	}
 	return &strangers{ConnectOptions: o, decided: 10 * time.Second, made: make([]int, approaches), proof: &tls.Config{
-		MinVersion: tls.VersionTLS13, NextProtos: []string{"torch-mcast"}, ClientAuth: tls.RequireAnyClientCert, InsecureSkipVerify: true,
-		Certificates: []tls.Certificate{{Certificate: [][]byte{certificate}, PrivateKey: private}},
+		MinVersion: tls.VersionTLS13, NextProtos: []string{"torch-mcast"}, ClientAuth: tls.RequireAnyClientCert,
+		InsecureSkipVerify: true,
+		Certificates:       []tls.Certificate{{Certificate: [][]byte{certificate}, PrivateKey: private}},
 	}}, nil
 }
 
@@ -201,8 +205,8 @@ func (s *strangers) prove(c net.Conn) error {
 	}}).Handshake()
 }
 
-// refusal returns the alert by which a rank refuses a proof, which it looks at after the handshake, or why there is none to be
-// had; nil if it says something else, or waits for more.
+// refusal returns the alert by which a rank refuses a proof, which it looks at after the handshake, or why there is
+// none to be had; nil if it says something else, or waits for more.
 func (s *strangers) refusal(t *tls.Conn) error {
 	if err := t.SetReadDeadline(time.Now().Add(s.decided)); err != nil {
 		return err

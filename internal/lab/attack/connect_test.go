@@ -65,7 +65,8 @@ func TestConnect(t *testing.T) {
 		node  bool
 	}{"rank": {rank, false}, "switch": {node, true}} {
 		t.Run(name, func(t *testing.T) {
-			r, err := Connect(t.Context(), ConnectOptions{To: serve(t, patience, c.greet), Switch: c.node, Count: 200, AtOnce: 32, Seed: 1})
+			r, err := Connect(t.Context(),
+				ConnectOptions{To: serve(t, patience, c.greet), Switch: c.node, Count: 200, AtOnce: 32, Seed: 1})
 			require.NoError(t, err)
 			require.Equal(t, 200, r.Made)
 			require.Zero(t, r.Refused)

@@ -30,7 +30,8 @@ const (
 
 // String names a way in reports.
 func (w Way) String() string {
-	return [...]string{"replay", "flip", "recount", "replace", "rename", "renumber", "move", "resize", "truncate", "extend", "untagged", "invent"}[w]
+	return [...]string{"replay", "flip", "recount", "replace", "rename", "renumber", "move", "resize", "truncate",
+		"extend", "untagged", "invent"}[w]
 }
 
 // datagram is one that was recorded, or is to be sent.

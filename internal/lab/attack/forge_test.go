@@ -34,7 +34,8 @@ func TestForge(t *testing.T) {
 			if len(f.bytes) < sealed || got.Get(f.bytes) != nil {
 				continue
 			}
-			require.False(t, seal.New(seal.Tags, key, 0).Open(uint32(got.Root), got.Seq, f.bytes[:sealed], f.bytes[sealed:]), "%v", way)
+			require.False(t, seal.New(seal.Tags, key, 0).Open(uint32(got.Root), got.Seq, f.bytes[:sealed], f.bytes[sealed:]),
+				"%v", way)
 		}
 		if way == Replay {
 			require.Equal(t, 1000, same)

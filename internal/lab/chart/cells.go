@@ -37,7 +37,8 @@ func (c *Chart) Cells(rows, columns []string, values [][]float64) {
 	text := must(plotter.NewLabels(at))
 	for i := range text.TextStyle {
 		text.TextStyle[i].Color = color.Gray{20} // on a dark page, too: its ground is a cell
-		text.TextStyle[i].Font.Variant, text.TextStyle[i].XAlign, text.TextStyle[i].YAlign = "Sans", draw.XCenter, draw.YCenter
+		text.TextStyle[i].Font.Variant, text.TextStyle[i].XAlign, text.TextStyle[i].YAlign = "Sans", draw.XCenter,
+			draw.YCenter
 	}
 	c.Add(m, text)
 	c.NominalX(columns...)

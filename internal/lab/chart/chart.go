@@ -21,12 +21,15 @@ const (
 
 // palette is by Okabe and Ito: colour-blind readers can tell its colours apart.
 var palette = []color.Color{
-	color.RGBA{0, 114, 178, 255}, color.RGBA{213, 94, 0, 255}, color.RGBA{0, 158, 115, 255}, color.RGBA{204, 121, 167, 255},
-	color.RGBA{230, 159, 0, 255}, color.RGBA{86, 180, 233, 255}, color.RGBA{110, 110, 110, 255}, color.RGBA{148, 103, 40, 255},
+	color.RGBA{0, 114, 178, 255}, color.RGBA{213, 94, 0, 255}, color.RGBA{0, 158, 115, 255},
+	color.RGBA{204, 121, 167, 255},
+	color.RGBA{230, 159, 0, 255}, color.RGBA{86, 180, 233, 255}, color.RGBA{110, 110, 110, 255},
+	color.RGBA{148, 103, 40, 255},
 }
 
 var shapes = []draw.GlyphDrawer{
-	draw.CircleGlyph{}, draw.SquareGlyph{}, draw.TriangleGlyph{}, draw.RingGlyph{}, draw.BoxGlyph{}, draw.PyramidGlyph{}, draw.CrossGlyph{}, draw.PlusGlyph{},
+	draw.CircleGlyph{}, draw.SquareGlyph{}, draw.TriangleGlyph{}, draw.RingGlyph{}, draw.BoxGlyph{}, draw.PyramidGlyph{},
+	draw.CrossGlyph{}, draw.PlusGlyph{},
 }
 
 // claimColor is the colour of what a paper says, always dashed.
@@ -54,7 +57,8 @@ func New(title, x, y string) *Chart {
 	p.Legend.Top, p.Legend.Left = true, true
 	p.Legend.Padding = vg.Points(2)
 	p.Legend.XOffs, p.Legend.YOffs = vg.Points(6), -vg.Points(4)
-	for _, style := range []*font.Font{&p.Title.TextStyle.Font, &p.X.Label.TextStyle.Font, &p.Y.Label.TextStyle.Font, &p.Legend.TextStyle.Font, &p.X.Tick.Label.Font, &p.Y.Tick.Label.Font} {
+	for _, style := range []*font.Font{&p.Title.TextStyle.Font, &p.X.Label.TextStyle.Font, &p.Y.Label.TextStyle.Font,
+		&p.Legend.TextStyle.Font, &p.X.Tick.Label.Font, &p.Y.Tick.Label.Font} {
 		style.Variant = "Sans"
 	}
 	grid := plotter.NewGrid()
@@ -78,7 +82,8 @@ func (c *Chart) Line(name string, pts []Point) {
 func (c *Chart) Claim(name string, pts ...Point) {
 	l := must(plotter.NewLine(plotter.XYs(pts)))
 	l.Color, l.Width = claimColor, vg.Points(1.2)
-	dashes := [][]vg.Length{{vg.Points(5), vg.Points(3)}, {vg.Points(1.5), vg.Points(2.5)}, {vg.Points(8), vg.Points(2), vg.Points(2), vg.Points(2)}}
+	dashes := [][]vg.Length{{vg.Points(5), vg.Points(3)}, {vg.Points(1.5), vg.Points(2.5)},
+		{vg.Points(8), vg.Points(2), vg.Points(2), vg.Points(2)}}
 	l.Dashes = dashes[c.claims%len(dashes)]
 	c.claims++
 	c.Add(l)

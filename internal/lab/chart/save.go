@@ -22,7 +22,8 @@ var inks = []struct{ name, light, dark string }{
 // hex writes a colour as an SVG has it.
 func hex(c color.RGBA) string { return fmt.Sprintf("#%02X%02X%02X", c.R, c.G, c.B) }
 
-// Save writes the chart as an SVG without a ground of its own. Its inks follow the reader's screen: light on a dark page.
+// Save writes the chart as an SVG without a ground of its own. Its inks follow the reader's screen: light on a dark
+// page.
 func (c *Chart) Save(path string) error {
 	c.BackgroundColor = nil
 	svg := vgsvg.New(width, height)

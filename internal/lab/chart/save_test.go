@@ -34,7 +34,9 @@ func TestInksFollowThePage(t *testing.T) {
 }
 
 func TestRate(t *testing.T) {
-	for bps, want := range map[float64]string{0: "no limit", 500: "500 bit/s", 200e6: "200 Mbit/s", 10e9: "10 Gbit/s", 1.5e12: "1.5 Tbit/s"} {
+	for bps, want := range map[float64]string{
+		0: "no limit", 500: "500 bit/s", 200e6: "200 Mbit/s", 10e9: "10 Gbit/s", 1.5e12: "1.5 Tbit/s",
+	} {
 		require.Equal(t, want, Rate(bps))
 	}
 }

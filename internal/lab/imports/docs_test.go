@@ -23,7 +23,8 @@ var (
 func TestDocumentsNameWhatIsThere(t *testing.T) {
 	root := filepath.Join("..", "..", "..")
 	var documents []string
-	for _, glob := range []string{"*.md", "docs/*.md", "docs/*/*.md", "examples/*.md", "conformance/*.md", "benchmarks/results/*.md", "benchmarks/results/*/*.md", ".github/*.md", ".github/*/*.md", "llms.txt"} {
+	for _, glob := range []string{"*.md", "docs/*.md", "docs/*/*.md", "examples/*.md", "conformance/*.md",
+		"benchmarks/results/*.md", "benchmarks/results/*/*.md", ".github/*.md", ".github/*/*.md", "llms.txt"} {
 		found, err := filepath.Glob(filepath.Join(root, glob))
 		require.NoError(t, err)
 		require.NotEmpty(t, found, glob)

@@ -18,7 +18,8 @@ var rewrite = flag.Bool("rewrite", false, "write the drawing into docs/project/a
 // TestNothingPointsUpward holds the order of wings.txt, and the drawing in docs/project/architecture.md.
 func TestNothingPointsUpward(t *testing.T) {
 	root := filepath.Join("..", "..", "..")
-	for _, folder := range []string{"cmd", "internal", "ncclnet", "pkg"} { // so that go test does not repeat a result from before a change
+	// so that go test does not repeat a result from before a change
+	for _, folder := range []string{"cmd", "internal", "ncclnet", "pkg"} {
 		require.NoError(t, filepath.WalkDir(filepath.Join(root, folder), func(path string, _ fs.DirEntry, err error) error {
 			if err == nil {
 				_, err = os.Stat(path)

@@ -21,11 +21,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// mostInKnot is how many files of a package may need each other in a circle. A file is then a thing, and not a page of one.
+// mostInKnot is how many files of a package may need each other in a circle. A file is then a thing, and not a page of
+// one.
 const mostInKnot = 20
 
-// ordered are the packages that say in their comments which file uses which. Two files may need each other all the same:
-// a type, and the checks of it that the build tag invariants switches on.
+// ordered are the packages that say in their comments which file uses which. Two files may need each other all the
+// same: a type, and the checks of it that the build tag invariants switches on.
 var ordered = []string{"internal/protocol/multicast"}
 
 // listed is what go list says of a package.
@@ -141,5 +142,6 @@ func largest(arrows map[string][]string) (most []string) {
 func TestLargest(t *testing.T) {
 	require.Empty(t, largest(nil))
 	require.Len(t, largest(map[string][]string{"a": {"b"}, "b": {"c"}}), 1)
-	require.Equal(t, []string{"b", "c", "d"}, largest(map[string][]string{"a": {"b"}, "b": {"c", "e"}, "c": {"d"}, "d": {"b"}, "e": {"f"}, "f": {"e"}}))
+	require.Equal(t, []string{"b", "c", "d"},
+		largest(map[string][]string{"a": {"b"}, "b": {"c", "e"}, "c": {"d"}, "d": {"b"}, "e": {"f"}, "f": {"e"}}))
 }

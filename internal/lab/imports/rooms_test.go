@@ -24,7 +24,8 @@ const (
 // mayMatch are the rooms that may read text with regular expressions: programs, what judges hosts and logs, generators
 // and the laboratory. Elsewhere facts are fields.
 var mayMatch = []string{
-	"cmd", "conformance", "ncclnet", "internal/cli", "internal/bench", "internal/doctor", "internal/advise", "internal/nccl",
+	"cmd", "conformance", "ncclnet", "internal/cli", "internal/bench", "internal/doctor", "internal/advise",
+	"internal/nccl",
 	"internal/api", "internal/lab",
 }
 
@@ -115,7 +116,8 @@ func TestLevelsAreNoFlags(t *testing.T) {
 					continue
 				}
 				for _, name := range p.Names {
-					assert.NotContains(t, []string{"across", "within", "node", "column", "nested", "level", "crossing"}, name.Name, path)
+					assert.NotContains(t, []string{"across", "within", "node", "column", "nested", "level", "crossing"}, name.Name,
+						path)
 				}
 			}
 			return true

@@ -32,13 +32,15 @@ func Find() (p Paths, err error) {
 		return p, nil
 	}
 	if p.Mcast, err = exec.LookPath("mcast"); err != nil {
-		return p, fmt.Errorf("hosts of a testbed run mcast, and there is neither %s nor one in PATH: `make build` makes it", beside)
+		return p, fmt.Errorf("hosts of a testbed run mcast, and there is neither %s nor one in PATH: `make build` makes it",
+			beside)
 	}
 	return p, nil
 }
 
-// Lead has PATH of this process, and so of all that it starts, lead to the programs that Find returns, by their names: it
-// puts their folders first, unless PATH leads there already. Where there is no mcast it does the same for this one alone.
+// Lead has PATH of this process, and so of all that it starts, lead to the programs that Find returns, by their names:
+// it puts their folders first, unless PATH leads there already. Where there is no mcast it does the same for this one
+// alone.
 func Lead() error {
 	p, err := Find()
 	if p.Lab == "" {

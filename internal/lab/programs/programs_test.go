@@ -53,7 +53,8 @@ func TestFind(t *testing.T) {
 		return string(out)
 	}
 	beside, path := filepath.Join(folder, "mcast"), filepath.Join(elsewhere, "mcast")
-	require.Equal(t, "hosts of a testbed run mcast, and there is neither "+beside+" nor one in PATH: `make build` makes it", found())
+	require.Equal(t,
+		"hosts of a testbed run mcast, and there is neither "+beside+" nor one in PATH: `make build` makes it", found())
 	for _, mcast := range []string{path, beside} {
 		require.NoError(t, os.WriteFile(mcast, nil, 0o755))
 		require.Equal(t, mcast+" "+lab, found())
@@ -78,9 +79,11 @@ func TestLead(t *testing.T) {
 	require.Equal(t, other+":"+folder, path(other, folder))
 	require.NoError(t, os.WriteFile(filepath.Join(elsewhere, "mcast"), nil, 0o755))
 	require.Equal(t, folder+":"+other+":"+elsewhere, path(other, elsewhere), "mcast is that of PATH")
-	require.Equal(t, other+":"+elsewhere+":"+folder, path(other, elsewhere, folder), "it leads there, and there is none beside the program")
+	require.Equal(t, other+":"+elsewhere+":"+folder, path(other, elsewhere, folder),
+		"it leads there, and there is none beside the program")
 	require.NoError(t, os.WriteFile(filepath.Join(folder, "mcast"), nil, 0o755))
-	require.Equal(t, folder+":"+elsewhere+":"+folder, path(elsewhere, folder), "that of PATH is another one than that beside the program")
+	require.Equal(t, folder+":"+elsewhere+":"+folder, path(elsewhere, folder),
+		"that of PATH is another one than that beside the program")
 	require.Equal(t, folder+":"+elsewhere, path(folder, elsewhere))
 	require.Equal(t, folder+"::"+folder, path("", folder), "the folder where a shell is may have any")
 }

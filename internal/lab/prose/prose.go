@@ -29,8 +29,9 @@ const (
 const listOfNames = 8
 
 // riddles are constructions that have to be read twice.
-var riddles = regexp.MustCompile(`(?i)\b(whoever|whatever|whose|those that|of which|that of|what is|what it|what they|` +
-	`who does|which of|of it|as does|so is)\b`)
+var riddles = regexp.MustCompile(
+	`(?i)\b(whoever|whatever|whose|those that|of which|that of|what is|what it|what they|` +
+		`who does|which of|of it|as does|so is)\b`)
 
 // Sentence is a sentence of a document.
 type Sentence struct {

@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -25,8 +26,10 @@ func TestDocumentsAreReadOnce(t *testing.T) {
 		name, err := filepath.Rel(root, file)
 		require.NoError(t, err)
 		assert.LessOrEqual(t, p.Median(), MedianWords, "%s: words of the median sentence", name)
-		assert.LessOrEqual(t, len(p.Long()), max(1, int(LongShare*float64(len(p.Sentences)))), "%s: sentences of more than %d words", name, LongWords)
-		assert.LessOrEqual(t, len(p.Riddles), max(1, int(RiddleRate*float64(p.said)/1000)), "%s: riddles: %q", name, p.Riddles)
+		assert.LessOrEqual(t, len(p.Long()), max(1, int(LongShare*float64(len(p.Sentences)))),
+			"%s: sentences of more than %d words", name, LongWords)
+		assert.LessOrEqual(t, len(p.Riddles), max(1, int(RiddleRate*float64(p.said)/1000)), "%s: riddles: %q", name,
+			p.Riddles)
 		assert.Empty(t, p.Torn, "%s: rows in no table", name)
 		assert.Empty(t, p.Wide, "%s: lines of more than %d columns", name, Columns)
 	}
@@ -59,8 +62,20 @@ func TestCommentsAreReadOnce(t *testing.T) {
 		c, err := language.count(root)
 		require.NoError(t, err)
 		require.Positive(t, c.Lines)
-		assert.LessOrEqual(t, c.Rate(), CommentRate, "%s: riddles in a thousand lines of comments:\n%s", language.Name, strings.Join(c.Riddles, "\n"))
+		assert.LessOrEqual(t, c.Rate(), CommentRate, "%s: riddles in a thousand lines of comments:\n%s", language.Name,
+			strings.Join(c.Riddles, "\n"))
 	}
+}
+
+// TestLinesOfC holds the width of C, as linters hold that of Go and of Python.
+func TestLinesOfC(t *testing.T) {
+	err := sources(root, []string{".c", ".h"}, func(path string, source []byte) error {
+		for i, line := range strings.Split(string(source), "\n") {
+			assert.LessOrEqual(t, utf8.RuneCountInString(line), Columns, "%s:%d: columns", path, i+1)
+		}
+		return nil
+	})
+	require.NoError(t, err)
 }
 
 // TestTextsAreReadOnce holds what programs print.
@@ -113,6 +128,25 @@ func TestGlossaryHasEachWordOnce(t *testing.T) {
 		for word := range strings.SplitSeq(row[1], ", ") {
 			assert.False(t, seen[word], "%q has two rows", word)
 			seen[word] = true
+		}
+	}
+}
+
+// TestGlossaryNamesFolders: the code of each table is where the glossary says.
+func TestGlossaryNamesFolders(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(root, "docs/reference/glossary.md"))
+	require.NoError(t, err)
+	said := regexp.MustCompile(`(?m)^The code is in (?:.+\n)+`).FindAllString(string(text), -1)
+	require.NotEmpty(t, said)
+	for _, s := range said {
+		beside := "" // a name without a slash is of a folder beside the one before
+		for _, name := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(s, -1) {
+			folder := filepath.FromSlash(name[1])
+			if filepath.Dir(folder) == "." {
+				folder = filepath.Join(beside, folder)
+			}
+			beside = filepath.Dir(folder)
+			assert.DirExists(t, filepath.Join(root, folder))
 		}
 	}
 }

@@ -75,7 +75,8 @@ func (g *Group) Broadcast(ctx context.Context, buf []byte, root int) error {
 func CheckReduction(t reduce.Type, op reduce.Op) error {
 	switch {
 	case !t.OwnLast():
-		return fmt.Errorf("a ring rounds its partial results of %v at every rank; want a type that is its own accumulator, such as f32", t)
+		return fmt.Errorf("a ring rounds its partial results of %v at every rank; want a type that is its own accumulator, "+
+			"such as f32", t)
 	case op == reduce.PremulSum:
 		return fmt.Errorf("a ring does not do %v; want sum, prod, max, min or avg", op)
 	}
@@ -91,7 +92,8 @@ func (g *Group) ReduceScatter(ctx context.Context, send, recv []byte, t reduce.T
 	}
 	n := len(recv)
 	if len(send) != n*g.size || n%t.Size() != 0 {
-		return fmt.Errorf("ring: Reduce-Scatter of %d bytes of %v by %d ranks into %d; want a multiple of %d, and as many for each rank", len(send), t, g.size, n, t.Size())
+		return fmt.Errorf("ring: Reduce-Scatter of %d bytes of %v by %d ranks into %d; want a multiple of %d, and as many "+
+			"for each rank", len(send), t, g.size, n, t.Size())
 	}
 	if g.size == 1 {
 		reduce.Fold(recv, [][]byte{send}, t, op, 0)

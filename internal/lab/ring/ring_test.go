@@ -254,10 +254,12 @@ func TestWhatARingCannotDo(t *testing.T) {
 	for want, err := range map[string]error{
 		"by 1 ranks into 4; want 3":                 g.Allgather(t.Context(), make([]byte, 3), make([]byte, 4)),
 		"Broadcast from rank 1; allowed are 0 to 0": g.Broadcast(t.Context(), nil, 1),
-		"such as f32":                                 g.ReduceScatter(t.Context(), nil, nil, reduce.BF16, reduce.Sum),
-		"want sum, prod, max, min or avg":             g.ReduceScatter(t.Context(), nil, nil, reduce.F32, reduce.PremulSum),
-		"6 bytes of f32 by 1 ranks into 6":            g.ReduceScatter(t.Context(), make([]byte, 6), make([]byte, 6), reduce.F32, reduce.Sum),
-		"of 8 bytes of f32 by 1 ranks into 4; want a": g.ReduceScatter(t.Context(), make([]byte, 8), make([]byte, 4), reduce.F32, reduce.Sum),
+		"such as f32":                     g.ReduceScatter(t.Context(), nil, nil, reduce.BF16, reduce.Sum),
+		"want sum, prod, max, min or avg": g.ReduceScatter(t.Context(), nil, nil, reduce.F32, reduce.PremulSum),
+		"6 bytes of f32 by 1 ranks into 6": g.ReduceScatter(t.Context(), make([]byte, 6), make([]byte, 6),
+			reduce.F32, reduce.Sum),
+		"of 8 bytes of f32 by 1 ranks into 4; want a": g.ReduceScatter(t.Context(), make([]byte, 8), make([]byte, 4),
+			reduce.F32, reduce.Sum),
 	} {
 		require.ErrorContains(t, err, want)
 	}

@@ -88,7 +88,8 @@ func (f *rankFabric) Multicast(r *fabric.Run) int {
 		return 0 // a reader of the lossless fabric looks again for us
 	}
 	b := n.operation(r.Head.Seq)
-	if b == nil || b.done || b.own < 0 || !n.follows(b, int(r.Head.PSN)) || b.sent+r.Count > b.chunks || int(r.Head.Root) != n.rank {
+	if b == nil || b.done || b.own < 0 || !n.follows(b, int(r.Head.PSN)) || b.sent+r.Count > b.chunks ||
+		int(r.Head.Root) != n.rank {
 		n.fail("rank %d: is told to send %d chunks as %+v", n.rank, r.Count, r.Head)
 		return r.Count
 	}

@@ -36,7 +36,8 @@ func (f *rankFabric) forge(s fabric.Sink) {
 		if n.barred(i) {
 			f.offer(s, n.likeTrue(h, o))
 		}
-		if h.Collective == o.Collective && int(h.Bytes) == o.Bytes && (h.Collective != wire.Broadcast || int(h.Root) == o.Root) {
+		if h.Collective == o.Collective && int(h.Bytes) == o.Bytes &&
+			(h.Collective != wire.Broadcast || int(h.Root) == o.Root) {
 			return // it could be a true one
 		}
 	}

@@ -55,7 +55,8 @@ func (j *Job) checkTraffic() {
 	if p > 1 && r.Chunks != chunks && !j.Relay && !j.Core.Deaf && len(j.Relays) == 0 && relayed == 0 {
 		j.fail("%d chunks were multicast; the operations have %d", r.Chunks, chunks)
 	}
-	if most := chunks * (p - 1); relayed > 2*most || j.Relay && j.Calm && len(j.Relays) == 0 && (relayed != most || r.Chunks > 0) {
+	if most := chunks * (p - 1); relayed > 2*most ||
+		j.Relay && j.Calm && len(j.Relays) == 0 && (relayed != most || r.Chunks > 0) {
 		j.fail("%d chunks were relayed and %d multicast; the operations have %d, for %d ranks", relayed, r.Chunks, chunks, p)
 	}
 	if j.Calm && (r.Stats.Lost > 0 || r.Stats.Dropped > 0 || r.Control[wire.Fetch] > 0 || r.Control[wire.Repair] > 0) {

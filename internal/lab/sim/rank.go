@@ -168,7 +168,7 @@ func (n *rank) drive() {
 	if !n.gone && !n.due && len(n.ops) < len(n.Ops) && n.open < n.Depth && n.failed == nil {
 		n.post(upTo(n.rng, n.Skew))
 	}
-	if at, ok := n.engine.Next(); ok && (n.timerAt == 0 || at < n.timerAt) {
+	if at, ok := n.engine.Deadline(); ok && (n.timerAt == 0 || at < n.timerAt) {
 		n.setTimer(at)
 	}
 	n.check()

@@ -80,7 +80,8 @@ func TestMulticastCeasesAndComesBack(t *testing.T) {
 		}
 		last = max(last, o.To)
 	}
-	t.Logf("usual %v, no operation slow after %v; %d chunks multicast, %d relayed, %v", usual, slow-from, r.Chunks, r.Control[wire.Relay], last)
+	t.Logf("usual %v, no operation slow after %v; %d chunks multicast, %d relayed, %v", usual, slow-from, r.Chunks,
+		r.Control[wire.Relay], last)
 	assert.Less(t, slow-from, time.Second)
 	assert.Less(t, last, 4*time.Second)
 	assert.Greater(t, r.Chunks, 100_000, "multicast again, sooner than twice as long after it had ceased as it was away")

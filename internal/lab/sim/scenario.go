@@ -108,7 +108,8 @@ func Random(seed uint64) Scenario {
 		Window: pick(r, 0, 2+r.IntN(6), 2+r.IntN(63)), Chains: pick(r, 1, 1, 2, 1+r.IntN(p)),
 		Subgroups: pick(r, 1, 1, 2, 1+r.IntN(8)), Eager: eager,
 		Arena: eager + pick(r, 0, eager, r.IntN(4*eager+1)), EagerChunks: pick(r, p, 64, 256, 4096),
-		Cutoff: pick(r, 200*time.Microsecond, time.Millisecond, 5*time.Millisecond), Reorder: pick(r, 0, 20*time.Microsecond, 200*time.Microsecond),
+		Cutoff:  pick(r, 200*time.Microsecond, time.Millisecond, 5*time.Millisecond),
+		Reorder: pick(r, 0, 20*time.Microsecond, 200*time.Microsecond),
 	}
 	s.Depth = pick(r, 1, 2, 1+r.IntN(collective.MaxInFlight), collective.MaxInFlight)
 	s.Ops = randomOps(r, &s.Core)
@@ -286,7 +287,9 @@ func randomNet(r *rand.Rand, s *Scenario) {
 		f.SlowNIC = []network.Slow{{Node: r.IntN(p), Factor: 1 + float64(20*r.Float64())}}
 	}
 	if r.IntN(8) == 0 {
-		f.Partitions = []network.Partition{{Hosts: r.Perm(p)[:1+r.IntN(p)], At: upTo(r, 5*ms), For: upTo(r, 50*ms), Split: r.IntN(2) == 0}}
+		f.Partitions = []network.Partition{{
+			Hosts: r.Perm(p)[:1+r.IntN(p)], At: upTo(r, 5*ms), For: upTo(r, 50*ms), Split: r.IntN(2) == 0,
+		}}
 	}
 	if r.IntN(6) == 0 {
 		s.Crashes = []Crash{{Rank: r.IntN(p), At: upTo(r, 5*ms), Detect: upTo(r, 50*ms), Restart: p > 1 && r.IntN(2) == 0}}
@@ -296,8 +299,10 @@ func randomNet(r *rand.Rand, s *Scenario) {
 // String describes the scenario in a line.
 func (s *Scenario) String() string {
 	c := &s.Core
-	return fmt.Sprintf("seed %d: P %d, chunk %d, %d ops, depth %d, lossless %t, window %d, M %d, G %d, eager %d, arena %d, eager chunks %d, "+
+	return fmt.Sprintf("seed %d: P %d, chunk %d, %d ops, depth %d, lossless %t, window %d, M %d, G %d, eager %d, arena "+
+		"%d, eager chunks %d, "+
 		"cutoff %v, reorder %v, skew %v, burst %d, net %+v, crashes %+v, calm %t, leave %t, relay %t %+v, ring %v",
-		s.Seed, c.Size, c.Chunk, len(s.Ops), s.Depth, c.Lossless, c.Window, c.Chains, c.Subgroups, c.Eager, c.Arena, c.EagerChunks,
+		s.Seed, c.Size, c.Chunk, len(s.Ops), s.Depth, c.Lossless, c.Window, c.Chains, c.Subgroups, c.Eager, c.Arena,
+		c.EagerChunks,
 		c.Cutoff, c.Reorder, s.Skew, s.Burst, s.Net, s.Crashes, s.Calm, s.Leave, s.Relay, s.Relays, c.Ring)
 }

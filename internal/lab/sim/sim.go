@@ -82,7 +82,10 @@ func (sc *Scenario) Run() Result {
 // On puts the ranks of a scenario on a network that is there already, rank r at
 // host r, and lets them begin. A scenario that cannot be run is a Job that has failed.
 func (sc *Scenario) On(net *network.Share) *Job {
-	j := &Job{Scenario: sc, net: net, clock: net.Now, rng: rand.New(rand.NewPCG(sc.Seed, 1)), forger: rand.New(rand.NewPCG(sc.Seed, 3))}
+	j := &Job{
+		Scenario: sc, net: net, clock: net.Now, rng: rand.New(rand.NewPCG(sc.Seed, 1)),
+		forger: rand.New(rand.NewPCG(sc.Seed, 3)),
+	}
 	j.result.Scenario = *sc
 	if j.err = sc.check(); j.err != nil {
 		return j

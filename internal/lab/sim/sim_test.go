@@ -84,7 +84,8 @@ func TestTrafficWithoutLoss(t *testing.T) {
 // no more than a window, so the roots of a chain must share it, however short
 // their shards are.
 func TestSlowReceiverLosesNothing(t *testing.T) {
-	for _, c := range []struct{ ranks, chains, chunks int }{{4, 1, 10}, {4, 1, 40}, {4, 2, 300}, {16, 1, 1}, {16, 1, 7}, {16, 3, 100}, {33, 1, 20}} {
+	for _, c := range []struct{ ranks, chains, chunks int }{{4, 1, 10}, {4, 1, 40}, {4, 2, 300}, {16, 1, 1}, {16, 1, 7},
+		{16, 3, 100}, {33, 1, 20}} {
 		s := steady(6, c.chunks)
 		s.Depth = 1
 		s.Core.Size, s.Core.Chains, s.Core.Eager, s.Core.Arena = c.ranks, c.chains, 0, 0

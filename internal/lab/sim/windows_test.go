@@ -32,8 +32,9 @@ func overWindows(ranks int, gbps float64, ops []Op) Scenario {
 	return Scenario{
 		Seed: 1, Depth: 8, Burst: 16, Ops: ops,
 		Core: multicast.Config{
-			Size: ranks, Chunk: 8896, Chains: ranks, Subgroups: 1, Window: 128, Eager: 64 << 10, Arena: 128 << 10, EagerChunks: 128,
-			Cutoff: 2 * time.Millisecond, Reorder: 200 * time.Microsecond,
+			Size: ranks, Chunk: 8896, Chains: ranks, Subgroups: 1, Window: 128, Eager: 64 << 10, Arena: 128 << 10,
+			EagerChunks: 128,
+			Cutoff:      2 * time.Millisecond, Reorder: 200 * time.Microsecond,
 		},
 		Net: network.Config{
 			Tree: fattree.Config{Hosts: ranks, Rails: 1}, Gbps: gbps, Latency: 20 * time.Microsecond,
@@ -66,7 +67,8 @@ func TestWindowsFillLinks(t *testing.T) {
 		for _, span := range res.Spans {
 			end = max(end, span.To)
 		}
-		t.Logf("%d ranks, windows of %d bytes: %.2f of what links allow to a ring", c.ranks, c.window, seconds((c.ranks-1)*slot)/end.Seconds())
+		t.Logf("%d ranks, windows of %d bytes: %.2f of what links allow to a ring", c.ranks, c.window,
+			seconds((c.ranks-1)*slot)/end.Seconds())
 		require.Less(t, end.Seconds(), c.most, "%d ranks, windows of %d bytes", c.ranks, c.window)
 	}
 }
@@ -77,7 +79,8 @@ func TestWindowsFillLinks(t *testing.T) {
 func TestRecordedWindows(t *testing.T) {
 	var ops []Op
 	for _, w := range [][2]int{
-		{256, 1024}, {32 << 10, 32 << 10}, {4 << 20, 256 << 10}, {5 << 20 / 4, 3_000_000}, {1_000_000, 3_000_000}, {256, 1024},
+		{256, 1024}, {32 << 10, 32 << 10}, {4 << 20, 256 << 10}, {5 << 20 / 4, 3_000_000}, {1_000_000, 3_000_000},
+		{256, 1024},
 	} {
 		ops = append(ops, windows(4, w[0], w[1])...)
 	}

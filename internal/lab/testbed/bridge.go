@@ -128,7 +128,8 @@ func (r raw) forgetGroup(bridge, port int, group netip.Addr) error {
 func (r raw) group(kind, flags, bridge, port int, state byte, group netip.Addr) error {
 	head := &portMessage{unix.AF_BRIDGE}
 	nl.NativeEndian().PutUint32(head[4:], uint32(bridge))
-	entry := make([]byte, 28) // struct br_mdb_entry: ifindex u32, state u8, flags u8, vid u16, address [16], protocol be16, padding
+	// struct br_mdb_entry: ifindex u32, state u8, flags u8, vid u16, address [16], protocol be16, padding
+	entry := make([]byte, 28)
 	nl.NativeEndian().PutUint32(entry, uint32(port))
 	entry[4] = state
 	copy(entry[8:], group.AsSlice())
@@ -144,5 +145,7 @@ func (r raw) group(kind, flags, bridge, port int, state byte, group netip.Addr) 
 // addForward makes a bridge send a station's frames through a port. NOARP means static here; a
 // permanent entry would be the bridge's own.
 func addForward(h *netlink.Handle, port int, to station) error {
-	return h.NeighSet(&netlink.Neigh{LinkIndex: port, Family: unix.AF_BRIDGE, Flags: netlink.NTF_MASTER, State: netlink.NUD_NOARP, HardwareAddr: to.mac})
+	return h.NeighSet(&netlink.Neigh{
+		LinkIndex: port, Family: unix.AF_BRIDGE, Flags: netlink.NTF_MASTER, State: netlink.NUD_NOARP, HardwareAddr: to.mac,
+	})
 }

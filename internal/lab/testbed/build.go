@@ -60,7 +60,8 @@ func build(ctx context.Context, y *layout, tell func(done, total int)) error {
 		return err
 	}
 	b.total = len(names) + len(y.bridges()) + 2*len(y.stations) + len(y.uplinks) + len(y.bridges())
-	if err := all(ctx, names, func(n string) error { defer b.step(); return b.family.makeNamespace(n, n == names[0]) }); err != nil {
+	if err := all(ctx, names,
+		func(n string) error { defer b.step(); return b.family.makeNamespace(n, n == names[0]) }); err != nil {
 		return err
 	}
 	var err error
@@ -195,7 +196,9 @@ func (b *builder) station(s station) error {
 	defer in.close()
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name, attrs.MTU = s.name, b.spec.MTU
-	err = b.net.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: "eth0", PeerHardwareAddr: s.mac, PeerNamespace: netlink.NsFd(in.ns)})
+	err = b.net.LinkAdd(&netlink.Veth{
+		LinkAttrs: attrs, PeerName: "eth0", PeerHardwareAddr: s.mac, PeerNamespace: netlink.NsFd(in.ns),
+	})
 	if err == nil {
 		err = b.interfaces(in, s)
 	}

@@ -39,7 +39,8 @@ func (t *Testbed) Delay(ctx context.Context, place string, d time.Duration, read
 		attrs := netlink.NewLinkAttrs()
 		attrs.Name, attrs.MTU = asideName+s.name, t.Spec().MTU
 		if err := sw.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: relayName + s.name}); err != nil {
-			return fmt.Errorf("it is delayed already, or what delayed it was killed (`mcast-lab testbed up` mends that): %w", err)
+			return fmt.Errorf("it is delayed already, or what delayed it was killed (`mcast-lab testbed up` mends that): %w",
+				err)
 		}
 		err := t.relay(ctx, sw, s, d, ready)
 		return errors.Join(err, sw.undelay(s))
@@ -119,7 +120,8 @@ func aside(sw *inside, s station, device int) error {
 		&expr.Verdict{Kind: expr.VerdictDrop},
 	}})
 	if err := c.Flush(); err != nil {
-		return fmt.Errorf("nftables: delay of %s (the kernel needs CONFIG_NETFILTER_EGRESS and CONFIG_NFT_DUP_NETDEV): %w", s.name, err)
+		return fmt.Errorf("nftables: delay of %s (the kernel needs CONFIG_NETFILTER_EGRESS and CONFIG_NFT_DUP_NETDEV): %w",
+			s.name, err)
 	}
 	return nil
 }
@@ -151,7 +153,8 @@ func carry(ctx context.Context, in, out int, d time.Duration) error {
 	const window = 100 * time.Millisecond // between looks at ctx
 	queue := make(chan delayed, 1<<16)
 	failed := make(chan error, 1)
-	if err := unix.SetsockoptTimeval(in, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Usec: window.Microseconds()}); err != nil {
+	if err := unix.SetsockoptTimeval(in, unix.SOL_SOCKET, unix.SO_RCVTIMEO,
+		&unix.Timeval{Usec: window.Microseconds()}); err != nil {
 		return errors.Join(err, unix.Close(in))
 	}
 	go func() {

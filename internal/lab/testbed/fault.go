@@ -119,10 +119,12 @@ func (t *Testbed) SetMTU(place string, mtu int) error {
 		mtu = own
 	}
 	if mtu < minMTU || mtu > own {
-		return config.Mistakef("testbed %s: a port's MTU of %d: want %d to %d, the MTU of all links", t.Name(), mtu, minMTU, own)
+		return config.Mistakef("testbed %s: a port's MTU of %d: want %d to %d, the MTU of all links", t.Name(), mtu, minMTU,
+			own)
 	}
 	if !t.Spec().framed() {
-		return config.Mistakef("testbed %s: a port's MTU means nothing where no links have a rate, since trains of segments pass: bring it up with --rate or --trunk", t.Name())
+		return config.Mistakef("testbed %s: a port's MTU means nothing where no links have a rate, since trains of "+
+			"segments pass: bring it up with --rate or --trunk", t.Name())
 	}
 	return t.link(place, func(switches, _ *inside, s station) error {
 		link, err := switches.LinkByName(s.name)
@@ -232,7 +234,8 @@ func (t *Testbed) endDelays() error {
 func (t *Testbed) link(place string, f func(switches, in *inside, s station) error) error {
 	i := slices.IndexFunc(t.layout.stations, func(s station) bool { return t.layout.namespace(s.name) == place })
 	if i < 0 {
-		return config.Mistakef("testbed %s: %q is neither one of its hosts nor the host of a switch: want a namespace such as %s", t.Name(), place, t.layout.hosts[0].Namespace)
+		return config.Mistakef("testbed %s: %q is neither one of its hosts nor the host of a switch: want a namespace such "+
+			"as %s", t.Name(), place, t.layout.hosts[0].Namespace)
 	}
 	sw, err := enter(t.layout.namespace(switches))
 	if err != nil {

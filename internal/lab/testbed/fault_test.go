@@ -91,11 +91,13 @@ func TestRootAFirewallTellsWhoSends(t *testing.T) {
 func TestALossSaysWhatIsAllowed(t *testing.T) {
 	for want, l := range map[string]Loss{
 		`loss 2: want 0 to 1`: {Share: 2},
-		`a loss at "up": want in, out, firewall, or nothing for all`:                     {Share: 1, At: "up"},
-		`a loss of protocol "icmp": want udp, tcp, igmp, or nothing for all`:             {Share: 1, Protocol: "icmp"},
-		`a loss of "anycast": want unicast, multicast, or nothing for all`:               {Share: 1, Cast: "anycast"},
-		`above 70000 bytes: want 0 to 65534`:                                             {Share: 1, Above: 70000},
-		`a loss of multicast to an address: packets to a group have no receiver's addre`: {Share: 1, Cast: "multicast", Peer: netip.MustParseAddr("10.77.0.1")},
+		`a loss at "up": want in, out, firewall, or nothing for all`:         {Share: 1, At: "up"},
+		`a loss of protocol "icmp": want udp, tcp, igmp, or nothing for all`: {Share: 1, Protocol: "icmp"},
+		`a loss of "anycast": want unicast, multicast, or nothing for all`:   {Share: 1, Cast: "anycast"},
+		`above 70000 bytes: want 0 to 65534`:                                 {Share: 1, Above: 70000},
+		`a loss of multicast to an address: packets to a group have no receiver's addre`: {
+			Share: 1, Cast: "multicast", Peer: netip.MustParseAddr("10.77.0.1"),
+		},
 	} {
 		require.ErrorContains(t, l.Check(), want)
 	}
@@ -163,7 +165,8 @@ func TestRootASwitchForgetsTheGroupsOfAHost(t *testing.T) {
 	reach(t, all[0], tb.Groups()[3], all[1])
 }
 
-// TestRootARateIsLoweredUnderLoad: trains of segments that wait are longer than the new burst, and do not stop the link.
+// TestRootARateIsLoweredUnderLoad: trains of segments that wait are longer than the new burst, and do not stop the
+// link.
 func TestRootARateIsLoweredUnderLoad(t *testing.T) {
 	const segment, segments = 8900, 5
 	tb := up(t, Spec{Hosts: 2, Rate: 20e6, MTU: 9000, Burst: segments * (segment + 100)})
@@ -171,7 +174,8 @@ func TestRootARateIsLoweredUnderLoad(t *testing.T) {
 	h := tb.Hosts()
 	raw, err := all[0].SyscallConn()
 	require.NoError(t, err)
-	require.NoError(t, raw.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.IPPROTO_UDP, unix.UDP_SEGMENT, segment) }))
+	require.NoError(t,
+		raw.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.IPPROTO_UDP, unix.UDP_SEGMENT, segment) }))
 	require.NoError(t, err)
 	train := bytes.Repeat(append([]byte(probe), make([]byte, segment-len(probe))...), segments)
 	for range 20 {

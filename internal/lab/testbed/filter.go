@@ -30,7 +30,9 @@ func ingress(c *nftables.Conn, table, device string, match ...expr.Any) {
 
 // dropRule is a rule by which what matches is counted and dropped.
 func dropRule(chain *nftables.Chain, match ...expr.Any) *nftables.Rule {
-	return &nftables.Rule{Table: chain.Table, Chain: chain, Exprs: append(match, &expr.Counter{}, &expr.Verdict{Kind: expr.VerdictDrop})}
+	return &nftables.Rule{
+		Table: chain.Table, Chain: chain, Exprs: append(match, &expr.Counter{}, &expr.Verdict{Kind: expr.VerdictDrop}),
+	}
 }
 
 // dropTable removes a table that drops, if it is there.

@@ -49,7 +49,9 @@ func (t *Testbed) RenewAddress(place string) error {
 
 // address is what the eth0 of a host or node has, usable at once.
 func (y *layout) address(s station) *netlink.Addr {
-	at := &netlink.Addr{IPNet: &net.IPNet{IP: s.addr.AsSlice(), Mask: net.CIDRMask(y.family.subnet.Bits(), s.addr.BitLen())}}
+	at := &netlink.Addr{
+		IPNet: &net.IPNet{IP: s.addr.AsSlice(), Mask: net.CIDRMask(y.family.subnet.Bits(), s.addr.BitLen())},
+	}
 	if s.addr.Is6() {
 		at.Flags = unix.IFA_F_NODAD
 	}

@@ -89,7 +89,9 @@ func newLayout(spec Spec) *layout {
 	for n := range max(s.Leaves, root+1) {
 		addr := y.family.address(1<<15, n+1)
 		node := Node{n, y.namespace(fmt.Sprintf("n%d", n)), addr, hardware(addr), n, root}
-		st := station{name: fmt.Sprintf("n%d", n), addr: addr, mac: node.MAC, bridge: leafName(n), leaf: n, spine: n % max(s.Spines, 1)}
+		st := station{
+			name: fmt.Sprintf("n%d", n), addr: addr, mac: node.MAC, bridge: leafName(n), leaf: n, spine: n % max(s.Spines, 1),
+		}
 		if n == root {
 			node.Leaf, node.Parent = -1, -1
 			st.leaf, st.spine, st.bridge = -1, 0, spineName(0)

@@ -10,7 +10,8 @@ import (
 
 // shapes are what the pure tests look at.
 var shapes = []Spec{
-	{Hosts: 1}, {Hosts: 4}, {Hosts: 1000}, {Hosts: 4, Leaves: 2, Spines: 1}, {Hosts: 4, Leaves: 2, Spines: 2}, {Hosts: 7, Leaves: 3, Spines: 5},
+	{Hosts: 1}, {Hosts: 4}, {Hosts: 1000}, {Hosts: 4, Leaves: 2, Spines: 1}, {Hosts: 4, Leaves: 2, Spines: 2},
+	{Hosts: 7, Leaves: 3, Spines: 5},
 	{Hosts: 188, Leaves: 12, Spines: 6}, {Hosts: 1000, Leaves: 40, Spines: 16},
 }
 
@@ -65,7 +66,8 @@ func TestNamesAndAddressesAreUnique(t *testing.T) {
 			ports = append(ports, s.name)
 			if i < y.spec.Hosts {
 				h := y.hosts[i]
-				require.Equal(t, []any{i, s.addr, s.mac, s.leaf, y.namespace(s.name)}, []any{h.Index, h.Addr, h.MAC, h.Leaf, h.Namespace})
+				require.Equal(t, []any{i, s.addr, s.mac, s.leaf, y.namespace(s.name)},
+					[]any{h.Index, h.Addr, h.MAC, h.Leaf, h.Namespace})
 			}
 		}
 		for _, u := range y.uplinks {
@@ -84,7 +86,8 @@ func TestNamesAndAddressesAreUnique(t *testing.T) {
 func TestANamespaceBelongsToOneTestbed(t *testing.T) {
 	require.True(t, owns("a", "mcast-a-h12"))
 	require.True(t, owns("a", "mcast-a-net"))
-	for _, other := range []string{"mcast-a-b-h1", "mcast-ab-h1", "a-h1", "mcast-a-h", "mcast-a-h1x", "mcast-a-h1-net", "mcast-a"} {
+	for _, other := range []string{"mcast-a-b-h1", "mcast-ab-h1", "a-h1", "mcast-a-h", "mcast-a-h1x", "mcast-a-h1-net",
+		"mcast-a"} {
 		require.False(t, owns("a", other), other)
 	}
 	require.True(t, owns("a-h1", "mcast-a-h1-net"))
@@ -204,14 +207,18 @@ func TestNodesAreATree(t *testing.T) {
 }
 
 func TestGroupsAreABlock(t *testing.T) {
-	for f, want := range map[*family][2]string{ipv4: {"239.192.77.0", "239.192.77.63"}, ipv6: {"ff15::8000:4d00", "ff15::8000:4d3f"}} {
+	for f, want := range map[*family][2]string{
+		ipv4: {"239.192.77.0", "239.192.77.63"}, ipv6: {"ff15::8000:4d00", "ff15::8000:4d3f"},
+	} {
 		require.Equal(t, want, [2]string{f.nth(0).String(), f.nth(63).String()})
 	}
 }
 
 func TestCountersSubtractAndAddUp(t *testing.T) {
-	before := Counters{{Device: "h0", Name: "eth0", Kind: HostNIC, Traffic: Traffic{1, 2, 3, 4, 5, 6}}, {Device: "leaf0", Name: "h0", Kind: HostPort}}
-	after := Counters{{Device: "h0", Name: "eth0", Kind: HostNIC, Traffic: Traffic{11, 22, 33, 44, 55, 66}}, {Device: "leaf0", Name: "h0", Kind: HostPort, Traffic: Traffic{SentBytes: 9}}}
+	before := Counters{{Device: "h0", Name: "eth0", Kind: HostNIC, Traffic: Traffic{1, 2, 3, 4, 5, 6}},
+		{Device: "leaf0", Name: "h0", Kind: HostPort}}
+	after := Counters{{Device: "h0", Name: "eth0", Kind: HostNIC, Traffic: Traffic{11, 22, 33, 44, 55, 66}},
+		{Device: "leaf0", Name: "h0", Kind: HostPort, Traffic: Traffic{SentBytes: 9}}}
 	diff := after.Sub(before)
 	require.Equal(t, Traffic{10, 20, 30, 40, 50, 60}, diff[0].Traffic)
 	require.Equal(t, Traffic{SentBytes: 9}, diff.Total(SwitchKinds...))

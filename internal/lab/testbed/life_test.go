@@ -165,7 +165,8 @@ func TestRootDownAsksOnce(t *testing.T) {
 // mounted on /run/netns, and the first `ip netns add` mounts it.
 func TestRootDownAfterIPMadeANamespace(t *testing.T) {
 	name := newName(t)
-	child := exec.Command("unshare", "--mount", "--propagation", "private", "sh", "-c", "mount -t tmpfs none /run && exec "+os.Args[0])
+	child := exec.Command("unshare", "--mount", "--propagation", "private", "sh", "-c",
+		"mount -t tmpfs none /run && exec "+os.Args[0])
 	child.Env = append(os.Environ(), beside+"="+name)
 	out, err := child.CombinedOutput()
 	require.NoError(t, err, "%s", out)

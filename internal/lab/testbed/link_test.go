@@ -129,12 +129,14 @@ func TestRootLossIsDrawnAndCounted(t *testing.T) {
 	require.NoError(t, tb.SetLoss(tb.Hosts()[0].Namespace, Loss{Share: 0}))
 	require.Equal(t, [2]int{datagrams, datagrams}, exchange())
 	require.ErrorContains(t, tb.SetLoss(tb.Hosts()[0].Namespace, Loss{Share: 1.5}), "want 0 to 1")
-	require.ErrorContains(t, tb.SetLoss("h2", Loss{Share: 0.1}), `"h2" is neither one of its hosts nor the host of a switch: want a namespace such as `+tb.Hosts()[0].Namespace)
+	require.ErrorContains(t, tb.SetLoss("h2", Loss{Share: 0.1}),
+		`"h2" is neither one of its hosts nor the host of a switch: want a namespace such as `+tb.Hosts()[0].Namespace)
 }
 
 func TestRootALossThatIsAskedForIsThere(t *testing.T) {
 	tb := up(t, Spec{Hosts: 2, Loss: 0.01})
-	require.Equal(t, []Faults{{Place: "h0", Loss: Loss{Share: 0.01}}, {Place: "h1", Loss: Loss{Share: 0.01}}}, faulty(t, tb))
+	require.Equal(t, []Faults{{Place: "h0", Loss: Loss{Share: 0.01}}, {Place: "h1", Loss: Loss{Share: 0.01}}},
+		faulty(t, tb))
 }
 
 func TestRootALinkGoesDownAndUp(t *testing.T) {

@@ -60,7 +60,8 @@ func (l Loss) Check() error {
 	for _, c := range []struct {
 		what, value string
 		allowed     []string
-	}{{"a loss at", l.At, LossPlaces}, {"a loss of protocol", l.Protocol, LossProtocols}, {"a loss of", l.Cast, LossCasts}} {
+	}{{"a loss at", l.At, LossPlaces}, {"a loss of protocol", l.Protocol, LossProtocols},
+		{"a loss of", l.Cast, LossCasts}} {
 		if !slices.Contains(c.allowed, c.value) {
 			return config.Mistakef("testbed: %s %q: want %s", c.what, c.value, choices(c.allowed))
 		}
@@ -69,7 +70,8 @@ func (l Loss) Check() error {
 		return config.Mistakef("testbed: a loss of packets above %d bytes: want 0 to %d", l.Above, maxPacket-1)
 	}
 	if l.Peer.IsValid() && l.Cast == "multicast" && l.At != "in" {
-		return config.Mistakef("testbed: a loss of multicast to an address: packets to a group have no receiver's address; want it at in, where the address is the sender's")
+		return config.Mistakef("testbed: a loss of multicast to an address: packets to a group have no receiver's address; " +
+			"want it at in, where the address is the sender's")
 	}
 	return nil
 }
@@ -128,7 +130,9 @@ func (f *family) setLoss(switches, host netns.NsHandle, port string, l Loss) err
 		dropTable(c, end.family, name)
 		if l.Share > 0 && (l.At == end.at || l.At == "" && end.at != "firewall") {
 			table := c.AddTable(&nftables.Table{Name: name, Family: end.family})
-			chain := &nftables.Chain{Name: end.device, Table: table, Type: nftables.ChainTypeFilter, Priority: nftables.ChainPriorityFilter}
+			chain := &nftables.Chain{
+				Name: end.device, Table: table, Type: nftables.ChainTypeFilter, Priority: nftables.ChainPriorityFilter,
+			}
 			if end.at == "firewall" {
 				chain.Hooknum = nftables.ChainHookOutput
 			} else {
@@ -164,7 +168,8 @@ func (f *family) lost(l Loss, peer uint32) []expr.Any {
 	}
 	if l.Above > 0 {
 		match = append(match, &expr.Meta{Key: expr.MetaKeyLEN, Register: 1}, bigEndian(),
-			&expr.Cmp{Op: expr.CmpOpGt, Register: 1, Data: binary.BigEndian.AppendUint32(nil, uint32(l.Above))}) // less than 1<<16
+			// less than 1<<16
+			&expr.Cmp{Op: expr.CmpOpGt, Register: 1, Data: binary.BigEndian.AppendUint32(nil, uint32(l.Above))})
 	}
 	if l.Peer.IsValid() {
 		match = append(match, header(peer, uint32(l.Peer.BitLen()/8)), equal(l.Peer.AsSlice()))

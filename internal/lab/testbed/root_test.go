@@ -40,12 +40,13 @@ func TestMain(m *testing.M) {
 		os.Exit(0)
 	}
 	if at, err := strconv.Atoi(os.Getenv(killAt)); err == nil {
-		_, err := Up(context.Background(), Spec{Name: os.Getenv("TESTBED_TEST_NAME"), Hosts: 4, Leaves: 2, Spines: 2}, func(done, _ int) {
-			if done >= at {
-				_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
-				select {}
-			}
-		})
+		_, err := Up(context.Background(), Spec{Name: os.Getenv("TESTBED_TEST_NAME"), Hosts: 4, Leaves: 2, Spines: 2},
+			func(done, _ int) {
+				if done >= at {
+					_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+					select {}
+				}
+			})
 		fmt.Fprintln(os.Stderr, "not killed:", err)
 		os.Exit(1)
 	}
@@ -97,7 +98,8 @@ const port = 7000
 func open(t *testing.T, tb *Testbed, namespace string) socket {
 	s := socket{t: t}
 	require.NoError(t, tb.In(namespace, func() (err error) {
-		s.UDPConn, err = net.ListenUDP(map[*family]string{ipv4: "udp4", ipv6: "udp6"}[tb.layout.family], &net.UDPAddr{Port: port})
+		s.UDPConn,
+			err = net.ListenUDP(map[*family]string{ipv4: "udp4", ipv6: "udp6"}[tb.layout.family], &net.UDPAddr{Port: port})
 		return err
 	}))
 	s.control(func(fd int) error { // a reader that waits for a core loses nothing
@@ -137,7 +139,8 @@ const probe = "probe to "
 func (s socket) receive(wait time.Duration) string {
 	s.t.Helper()
 	for deadline := time.Now().Add(wait); ; {
-		if text := s.next(time.Until(deadline)); !strings.HasPrefix(text, probe) { //nolint:forbidigo // what is left of the one limit
+		// what is left of the one limit
+		if text := s.next(time.Until(deadline)); !strings.HasPrefix(text, probe) { //nolint:forbidigo
 			return text
 		}
 	}
@@ -305,7 +308,8 @@ func TestRootMulticastReachesMembersOnce(t *testing.T) {
 			diff := counters(t, tb).Sub(before)
 			for i, n := range []int{0, 20, 20, 0} {
 				require.Empty(t, all[i].rest())
-				require.Equal(t, n, frames(diff.port(t, fmt.Sprintf("h%d", i), "eth0").ReceivedBytes), fmt.Sprintf("group %d at host %d", g, i))
+				require.Equal(t, n, frames(diff.port(t, fmt.Sprintf("h%d", i), "eth0").ReceivedBytes),
+					fmt.Sprintf("group %d at host %d", g, i))
 			}
 			require.Equal(t, 20, frames(diff.port(t, "h0", "eth0").SentBytes), "it is sent once")
 			if spec.Spines > 0 {
@@ -329,7 +333,8 @@ func TestRootMulticastMovesNoUnicast(t *testing.T) {
 	before := counters(t, tb)
 	all[3].send(tb.Hosts()[0].Addr, "x", 1000)
 	require.Equal(t, "x", all[0].receive(patience))
-	require.Equal(t, 1, frames(counters(t, tb).Sub(before).port(t, "leaf1", "leaf1-spine0").SentBytes), "host 0 is behind spine 0")
+	require.Equal(t, 1, frames(counters(t, tb).Sub(before).port(t, "leaf1", "leaf1-spine0").SentBytes),
+		"host 0 is behind spine 0")
 }
 
 func TestRootBroadcastReachesEverybodyOnce(t *testing.T) {

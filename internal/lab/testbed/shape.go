@@ -26,8 +26,8 @@ func (s Spec) LinkBurst() int {
 	return max(4*(s.MTU+frameHead), int(s.Rate/8*lateness.Seconds()))
 }
 
-// framed reports whether packets are frames of the MTU's size, for which rates, losses and counters are meant, rather than
-// trains of segments: where any link has a rate.
+// framed reports whether packets are frames of the MTU's size, for which rates, losses and counters are meant, rather
+// than trains of segments: where any link has a rate.
 func (s Spec) framed() bool { return s.Rate > 0 || s.Trunk > 0 }
 
 // trunks returns the Spec with the rate of links between switches as the rate of its links.

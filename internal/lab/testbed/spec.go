@@ -9,16 +9,18 @@ import (
 
 // Spec says what to build.
 type Spec struct {
-	Name   string  `json:"name"`   // "": DefaultName
-	Hosts  int     `json:"hosts"`  // 1 to 1000
-	Leaves int     `json:"leaves"` // leaf bridges, at most one a host; 0 means 1
-	Spines int     `json:"spines"` // spine bridges, up to 64, each with a link to every leaf; none with one leaf, at least one with more
-	Rate   float64 `json:"rate"`   // of a host's link in each direction, bits per second; 0: unlimited
-	Trunk  float64 `json:"trunk"`  // of each link between a leaf and a spine, likewise; 0: unlimited
-	Burst  int     `json:"burst"`  // bytes that a link which was idle may pass at once; 0: what a timer that is 2 ms late needs
-	MTU    int     `json:"mtu"`    // bytes, 1280 to 65535; 0 means 9000
-	Loss   float64 `json:"loss"`   // of the frames of a host's link in each direction, 0 to 1
-	IPv6   bool    `json:"ipv6"`   // hosts and nodes have IPv6 alone; else IPv4 alone
+	Name   string `json:"name"`   // "": DefaultName
+	Hosts  int    `json:"hosts"`  // 1 to 1000
+	Leaves int    `json:"leaves"` // leaf bridges, at most one a host; 0 means 1
+	// Spines: spine bridges, up to 64, each with a link to every leaf; none with one leaf, at least one with more
+	Spines int     `json:"spines"`
+	Rate   float64 `json:"rate"`  // of a host's link in each direction, bits per second; 0: unlimited
+	Trunk  float64 `json:"trunk"` // of each link between a leaf and a spine, likewise; 0: unlimited
+	// Burst: bytes that a link which was idle may pass at once; 0: what a timer that is 2 ms late needs
+	Burst int     `json:"burst"`
+	MTU   int     `json:"mtu"`  // bytes, 1280 to 65535; 0 means 9000
+	Loss  float64 `json:"loss"` // of the frames of a host's link in each direction, 0 to 1
+	IPv6  bool    `json:"ipv6"` // hosts and nodes have IPv6 alone; else IPv4 alone
 }
 
 // DefaultName is the testbed that commands mean where none is named.
@@ -42,7 +44,8 @@ var goodName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]*$`)
 // namespaces.
 func checkName(name string) error {
 	if !goodName.MatchString(name) || len(name) > maxName {
-		return config.Mistakef("testbed: name %q: want up to %d lower case letters, digits and hyphens, not a hyphen first", name, maxName)
+		return config.Mistakef("testbed: name %q: want up to %d lower case letters, digits and hyphens, not a hyphen first",
+			name, maxName)
 	}
 	return nil
 }
@@ -91,7 +94,8 @@ func (s Spec) Check() error {
 	case s.Burst > 0 && s.Burst < s.MTU+frameHead:
 		return config.Mistakef("testbed: burst of %d bytes: want at least a frame, %d", s.Burst, s.MTU+frameHead)
 	case s.Burst > 0 && float64(s.Burst)*8 > maxBurstTime*s.Rate:
-		return config.Mistakef("testbed: burst of %d bytes: want at most what %s takes %d s for", s.Burst, config.FormatRate(s.Rate), maxBurstTime)
+		return config.Mistakef("testbed: burst of %d bytes: want at most what %s takes %d s for", s.Burst,
+			config.FormatRate(s.Rate), maxBurstTime)
 	case s.MTU < 1280 || s.MTU > 65535:
 		return config.Mistakef("testbed: MTU %d: want 1280 to 65535", s.MTU)
 	}
@@ -108,7 +112,8 @@ func checkLoss(p float64) error {
 // String says what the testbed is, as the command line does.
 func (s Spec) String() string {
 	s = s.withDefaults()
-	text := fmt.Sprintf("--hosts %d --leaf %d --spine %d --mtu %d --rate %s", s.Hosts, s.Leaves, s.Spines, s.MTU, config.FormatRate(s.Rate))
+	text := fmt.Sprintf("--hosts %d --leaf %d --spine %d --mtu %d --rate %s", s.Hosts, s.Leaves, s.Spines, s.MTU,
+		config.FormatRate(s.Rate))
 	if s.Trunk > 0 {
 		text += " --trunk " + config.FormatRate(s.Trunk)
 	}

@@ -46,7 +46,8 @@ func Up(ctx context.Context, spec Spec, progress func(done, total int)) (*Testbe
 	defer unlock()
 	if old, exists := load(t.Name()); exists && old.Ready {
 		if old.Spec != t.Spec() {
-			return nil, fmt.Errorf("testbed %s %w: %v, and %v is asked for: take it down first", t.Name(), ErrOther, old.Spec, t.Spec())
+			return nil,
+				fmt.Errorf("testbed %s %w: %v, and %v is asked for: take it down first", t.Name(), ErrOther, old.Spec, t.Spec())
 		}
 		if t.check() == nil {
 			return t, t.Heal()
@@ -84,7 +85,8 @@ func Open(name string) (*Testbed, error) {
 	case !exists:
 		return nil, fmt.Errorf("no testbed %s is up: `mcast-lab testbed up --name %s` builds it", name, name)
 	case !s.Ready:
-		return nil, fmt.Errorf("testbed %s is being built, or was interrupted: `mcast-lab testbed down --name %s` removes it", name, name)
+		return nil, fmt.Errorf("testbed %s is being built, or was interrupted: `mcast-lab testbed down --name %s` removes it",
+			name, name)
 	}
 	return &Testbed{newLayout(s.Spec)}, nil
 }
@@ -133,7 +135,8 @@ func NeedRoot() error {
 	}
 	const need = 1<<unix.CAP_NET_ADMIN | 1<<unix.CAP_SYS_ADMIN
 	if os.Geteuid() != 0 || data[0].Effective&need != need {
-		return errors.New("a testbed needs root (CAP_NET_ADMIN and CAP_SYS_ADMIN): run this with sudo, or without it inside `mcast-lab testbed with --hosts P -- COMMAND`, which builds one, runs a command and takes it down")
+		return errors.New("a testbed needs root (CAP_NET_ADMIN and CAP_SYS_ADMIN): run this with sudo, or without it " +
+			"inside `mcast-lab testbed with --hosts P -- COMMAND`, which builds one, runs a command and takes it down")
 	}
 	return nil
 }

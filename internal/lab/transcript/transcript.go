@@ -32,7 +32,8 @@ func Test(t *testing.T, begin func(t *testing.T, out *strings.Builder) (do func(
 				require.NoError(t, os.WriteFile(file, []byte(out.String()), 0o600))
 				return
 			}
-			require.Equal(t, string(want), out.String(), "run go test -run Transcripts -rewrite for this package, and read the difference")
+			require.Equal(t, string(want), out.String(),
+				"run go test -run Transcripts -rewrite for this package, and read the difference")
 		})
 	}
 }

@@ -36,7 +36,9 @@ func onHosts(t *testing.T, hosts, each int, change func(*config.Settings), do fu
 			s := config.Default()
 			s.Timeout = 3 * time.Second
 			change(&s)
-			e, err := group.Open(group.Options{Rank: rank, Size: size, Settings: s, Network: w.Host(rank), Logger: slog.New(slog.DiscardHandler)})
+			e, err := group.Open(group.Options{
+				Rank: rank, Size: size, Settings: s, Network: w.Host(rank), Logger: slog.New(slog.DiscardHandler),
+			})
 			require.NoError(t, err)
 			blobs, err := e.Rendezvous(t.Context(), meetingPoint)
 			require.NoError(t, err)

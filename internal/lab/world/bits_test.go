@@ -63,7 +63,9 @@ func sameSums(seed uint64, shape []int, flat, switched bool) *Scenario {
 	late, slow, cable := d.IntN(len(on)), d.IntN(len(on)), d.IntN(len(on))
 	s.Late = []Late{{late, d.IntN(2), d.between(0, 100*time.Millisecond)}}
 	s.Slow = []Slow{{slow, d.between(0, 5*time.Millisecond)}}
-	s.Faults = []Fault{{What: Drop, From: cable, To: Anybody, Both: true, Flow: Every&^Meeting | Slots, Share: d.Float64() * 0.02}}
+	s.Faults = []Fault{{
+		What: Drop, From: cable, To: Anybody, Both: true, Flow: Every&^Meeting | Slots, Share: d.Float64() * 0.02,
+	}}
 	if switched {
 		s.Nodes, s.Ways, s.SwitchTimeout = []Node{{Workers: 2}}, [][]int{{0}}, 3*time.Second
 		s.Net.Nodes = 1

@@ -13,7 +13,7 @@ import (
 
 	"github.com/torch-mcast/torch-mcast/internal/hostnet"
 	"github.com/torch-mcast/torch-mcast/internal/transport/netdev"
-	"github.com/torch-mcast/torch-mcast/internal/transport/uplink"
+	"github.com/torch-mcast/torch-mcast/internal/transport/sendlink"
 )
 
 // Host is a host as one of its processes sees it, which is a rank or an aggregation node. It
@@ -35,7 +35,7 @@ type machine struct {
 	sockets   map[uint16]*socket
 	port      uint16
 	regions   map[string]*region // by address
-	link      uplink.Words       // what its processes say of the link
+	link      sendlink.Words     // what its processes say of the link
 	sent      time.Time          // when its link has carried all that it was given
 	received  time.Time          // ... the other way
 	out, in   int                // bytes that its link has carried, headers included
@@ -84,11 +84,11 @@ func (h *Host) Multicast(string, []netip.Addr) (*net.Interface, error) { return 
 
 // Link implements hostnet.Network.
 func (h *Host) Link(*net.Interface) (hostnet.Link, error) {
-	return hostLink{uplink.New(&h.link, func() time.Duration { return time.Since(h.world.start) })}, nil
+	return hostLink{sendlink.New(&h.link, func() time.Duration { return time.Since(h.world.start) })}, nil
 }
 
 // hostLink is the only link of a host.
-type hostLink struct{ *uplink.Link }
+type hostLink struct{ *sendlink.Link }
 
 // Has implements hostnet.Link.
 func (hostLink) Has(netip.Addr) bool { return true }

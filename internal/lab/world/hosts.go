@@ -55,7 +55,8 @@ func (s *Scenario) fitHosts() bool {
 		return true
 	}
 	s.Net.On = s.Net.On[:min(len(s.Net.On), s.Net.Ranks)]
-	return s.Net.On[0] == 0 && !slices.ContainsFunc(s.Net.On, func(host int) bool { return host < 0 || host >= len(s.Net.On) })
+	return s.Net.On[0] == 0 &&
+		!slices.ContainsFunc(s.Net.On, func(host int) bool { return host < 0 || host >= len(s.Net.On) })
 }
 
 // enlarge makes, in some seeds with hosts of several ranks, one call so large that it goes from level to

@@ -19,8 +19,10 @@ import (
 
 // firsts are the calls that a group may begin with.
 var firsts = map[string]func(g *group.Group) error{
-	"close":           func(*group.Group) error { return nil },
-	"allgather":       func(g *group.Group) error { return g.Allgather(make([]byte, large), make([]byte, large*g.Size())) },
+	"close": func(*group.Group) error { return nil },
+	"allgather": func(g *group.Group) error {
+		return g.Allgather(make([]byte, large), make([]byte, large*g.Size()))
+	},
 	"allgather/eager": func(g *group.Group) error { return g.Allgather(make([]byte, 64), make([]byte, 64*g.Size())) },
 	"broadcast":       func(g *group.Group) error { return g.Broadcast(make([]byte, large), 0) },
 	"barrier":         func(g *group.Group) error { return g.Barrier() },
@@ -63,7 +65,9 @@ func comeLate(t *testing.T, late int, call func(g *group.Group) error) {
 			}
 		}
 		all.Go(func() {
-			e, err := group.Open(group.Options{Rank: rank, Size: size, Settings: s, Network: w.Host(rank), Logger: slog.New(slog.DiscardHandler)})
+			e, err := group.Open(group.Options{
+				Rank: rank, Size: size, Settings: s, Network: w.Host(rank), Logger: slog.New(slog.DiscardHandler),
+			})
 			if !assert.NoError(t, err) {
 				return
 			}
@@ -104,10 +108,12 @@ func TestWhoIsLateIsSaid(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				for rank, log := range logsOfLateRank(t, firsts[name]) {
 					for _, after := range want.after {
-						assert.Equal(t, rank != 1, strings.Contains(log, "level=WARN msg=\"waiting for rank 1 for "+after+" in "+want.what+", number 1: "), log)
+						assert.Equal(t, rank != 1,
+							strings.Contains(log, "level=WARN msg=\"waiting for rank 1 for "+after+" in "+want.what+", number 1: "), log)
 					}
 					assert.Equal(t, rank != 1, strings.Contains(log,
-						"level=WARN msg=\"no longer waiting for rank 1, after "+want.after[2]+" or more, in "+want.what+", number 1\""), log)
+						"level=WARN msg=\"no longer waiting for rank 1, after "+want.after[2]+" or more, in "+want.what+", number 1\""),
+						log)
 				}
 			})
 		})
@@ -124,7 +130,9 @@ func logsOfLateRank(t *testing.T, call func(g *group.Group) error) [3]string {
 	var all sync.WaitGroup
 	for rank := range size {
 		all.Go(func() {
-			e, err := group.Open(group.Options{Rank: rank, Size: size, Settings: s, Network: w.Host(rank), Logger: slog.New(slog.NewTextHandler(&logs[rank], nil))})
+			e, err := group.Open(group.Options{
+				Rank: rank, Size: size, Settings: s, Network: w.Host(rank), Logger: slog.New(slog.NewTextHandler(&logs[rank], nil)),
+			})
 			if !assert.NoError(t, err) {
 				return
 			}

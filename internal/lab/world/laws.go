@@ -81,7 +81,9 @@ func (s *Scenario) causes() (all []cause) {
 		if s.node(e.Rank) {
 			continue
 		}
-		c := cause{since: e.At, bound: 2 * time.Second, ranks: []int{e.Rank}, alone: []int{e.Rank}, kind: []int{int(group.Dead)}}
+		c := cause{
+			since: e.At, bound: 2 * time.Second, ranks: []int{e.Rank}, alone: []int{e.Rank}, kind: []int{int(group.Dead)},
+		}
 		switch e.Deed {
 		case Kill:
 		case Crash:
@@ -107,9 +109,13 @@ func (s *Scenario) causes() (all []cause) {
 		if s.ends(f) != may {
 			continue
 		}
-		c := cause{since: f.At, bound: s.Timeout*3/2 + 4*time.Second, kind: []int{int(group.Dead), int(group.Path)}, text: fmt.Sprintf("fault %+v", *f)}
+		c := cause{
+			since: f.At, bound: s.Timeout*3/2 + 4*time.Second, kind: []int{int(group.Dead), int(group.Path)},
+			text: fmt.Sprintf("fault %+v", *f),
+		}
 		for r := range s.Net.Ranks {
-			if f.From == Anybody || f.To == Anybody || s.Net.place(r) == s.Net.place(f.From) || s.Net.place(r) == s.Net.place(f.To) {
+			if f.From == Anybody || f.To == Anybody || s.Net.place(r) == s.Net.place(f.From) ||
+				s.Net.place(r) == s.Net.place(f.To) {
 				c.ranks = append(c.ranks, r)
 			}
 		}
@@ -212,7 +218,8 @@ func (s *Scenario) barred(ranks []*rank) error {
 			}
 			for _, other := range ranks {
 				if came := other.steps[i+1]; !came.begun || came.at > o.end {
-					return fmt.Errorf("rank %d left %s at %v, before rank %d had come to it", r.number, s.name(i+1), o.end, other.number)
+					return fmt.Errorf("rank %d left %s at %v, before rank %d had come to it", r.number, s.name(i+1), o.end,
+						other.number)
 				}
 			}
 		}
@@ -244,10 +251,12 @@ func (s *Scenario) justified(r *rank, step int, err error, causes []cause) error
 // Paths that do not carry data are found out by ranks that give up, and look dead to others.
 func (s *Scenario) namesTheDead(r *rank, err error, causes []cause) error {
 	named, ok := group.RankOf(err)
-	if !ok || len(causes) != 1 || len(causes[0].ranks) != 1 || causes[0].ranks[0] == r.number || causes[0].ranks[0] == named {
+	if !ok || len(causes) != 1 || len(causes[0].ranks) != 1 || causes[0].ranks[0] == r.number ||
+		causes[0].ranks[0] == named {
 		return nil
 	}
-	return fmt.Errorf("rank %d, join: the error names rank %d, not the one of %s: %w", r.number, named, causes[0].text, err)
+	return fmt.Errorf("rank %d, join: the error names rank %d, not the one of %s: %w", r.number, named, causes[0].text,
+		err)
 }
 
 // alike checks that all ranks are told the same, where one thing alone is wrong and no rank is cut
@@ -301,7 +310,8 @@ func (s *Scenario) late(ranks []*rank, now time.Duration) error {
 				due = max(due, max(all, c.since, quiet)+bound+s.slack()+s.switching())
 			}
 			if !missing && now > due {
-				return fmt.Errorf("rank %d, %s: does not end: begun at %v, by all at %v, due at %v, now %v", r.number, s.name(step), o.at, all, due, now)
+				return fmt.Errorf("rank %d, %s: does not end: begun at %v, by all at %v, due at %v, now %v", r.number, s.name(step),
+					o.at, all, due, now)
 			}
 		}
 	}

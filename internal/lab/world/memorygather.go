@@ -47,7 +47,9 @@ type letter struct {
 }
 
 func newMemoryGather(s *share) *memoryGather {
-	g := &memoryGather{sleeper: newSleeper(s.rank), share: s, seen: make([]int, s.lay.Size), broken: make([]error, s.lay.Size)}
+	g := &memoryGather{
+		sleeper: newSleeper(s.rank), share: s, seen: make([]int, s.lay.Size), broken: make([]error, s.lay.Size),
+	}
 	for _, away := range topology.Distances(s.lay.Size) {
 		g.boxed = append(g.boxed, (s.member+away)%s.lay.Size)
 	}

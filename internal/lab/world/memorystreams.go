@@ -30,7 +30,9 @@ type piece struct {
 }
 
 func newMemoryStreams(s *share) *memoryStreams {
-	return &memoryStreams{sleeper: newSleeper(s.rank), share: s, seen: make([]int, s.lay.Size), full: make([]bool, s.lay.Size)}
+	return &memoryStreams{
+		sleeper: newSleeper(s.rank), share: s, seen: make([]int, s.lay.Size), full: make([]bool, s.lay.Size),
+	}
 }
 
 // look notes what has been copied by now, and returns how many bytes are there.

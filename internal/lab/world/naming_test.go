@@ -50,9 +50,11 @@ func disagreements(ranks, a, b int) (all []disagreement) {
 			{"allgather, length", func(g *group.Group, odd bool) error { return gathers(g, pick(odd, n, 2*n)) },
 				[2]string{fmt.Sprintf("allgather of %d bytes", n), fmt.Sprintf("allgather of %d bytes", 2*n)}},
 			{"broadcast, root", func(g *group.Group, odd bool) error { return casts(g, n, pick(odd, a, b)) },
-				[2]string{fmt.Sprintf("broadcast of %d bytes from rank %d", n, a), fmt.Sprintf("broadcast of %d bytes from rank %d", n, b)}},
+				[2]string{fmt.Sprintf("broadcast of %d bytes from rank %d", n, a),
+					fmt.Sprintf("broadcast of %d bytes from rank %d", n, b)}},
 			{"broadcast, length", func(g *group.Group, odd bool) error { return casts(g, pick(odd, n, n+4), a) },
-				[2]string{fmt.Sprintf("broadcast of %d bytes from rank %d", n, a), fmt.Sprintf("broadcast of %d bytes from rank %d", n+4, a)}},
+				[2]string{fmt.Sprintf("broadcast of %d bytes from rank %d", n, a),
+					fmt.Sprintf("broadcast of %d bytes from rank %d", n+4, a)}},
 			{"broadcast or barrier", func(g *group.Group, odd bool) error {
 				if odd {
 					return g.Barrier()
@@ -78,13 +80,15 @@ func disagreements(ranks, a, b int) (all []disagreement) {
 				return scatters(g, pick(odd, n, 2*n), reduce.I32, reduce.Sum, 1)
 			}, [2]string{i32, fmt.Sprintf("sum of i32, %d bytes a shard)", 2*n)}},
 			{"reduce, root", func(g *group.Group, odd bool) error { return reduces(g, pick(odd, a, b), reduce.F32) },
-				[2]string{fmt.Sprintf("reduce to rank %d number 0 (%s", a, f32), fmt.Sprintf("reduce to rank %d number 0 (%s", b, f32)}},
+				[2]string{fmt.Sprintf("reduce to rank %d number 0 (%s", a, f32),
+					fmt.Sprintf("reduce to rank %d number 0 (%s", b, f32)}},
 			{"reduce, type", func(g *group.Group, odd bool) error {
 				if odd {
 					return reduces(g, a, reduce.I32)
 				}
 				return reduces(g, a, reduce.F32)
-			}, [2]string{fmt.Sprintf("reduce to rank %d number 0 (%s", a, f32), fmt.Sprintf("reduce to rank %d number 0 (%s", a, i32)}},
+			}, [2]string{fmt.Sprintf("reduce to rank %d number 0 (%s", a, f32),
+				fmt.Sprintf("reduce to rank %d number 0 (%s", a, i32)}},
 			{"reduce or reduce-scatter", func(g *group.Group, odd bool) error {
 				if odd {
 					return scatters(g, n, reduce.F32, reduce.Sum, 1)
@@ -105,7 +109,8 @@ func TestMismatchWithNodes(t *testing.T) {
 		for _, roots := range [][2]int{{len(on) - 1, 0}, {2, 0}} {
 			for _, d := range disagreements(len(on), roots[0], roots[1]) {
 				for _, odd := range oddOnes(on) {
-					if number++; number%systest.Draw(9, 1) != 0 { // 9 shares no factor with how many odd ones or disagreements there are
+					// 9 shares no factor with how many odd ones or disagreements there are
+					if number++; number%systest.Draw(9, 1) != 0 {
 						continue
 					}
 					t.Run(fmt.Sprintf("%v/%v/%s/%v", on, roots, d.name, odd), func(t *testing.T) {
@@ -125,7 +130,8 @@ func TestMismatchInColumnsOfASwitch(t *testing.T) {
 		for _, roots := range [][2]int{{1, len(on) - 1}, {2, 0}} {
 			for _, d := range disagreements(len(on), roots[0], roots[1]) {
 				for _, odd := range oddOnes(on) {
-					if number++; number%systest.Draw(9, 1) != 0 { // 9 shares no factor with how many odd ones or disagreements there are
+					// 9 shares no factor with how many odd ones or disagreements there are
+					if number++; number%systest.Draw(9, 1) != 0 {
 						continue
 					}
 					t.Run(fmt.Sprintf("%v/%v/%s/%v", on, roots, d.name, odd), func(t *testing.T) {
@@ -168,7 +174,9 @@ func disagreed(t *testing.T, on []int, via string, d *disagreement, odd []int) {
 		all.Go(func() {
 			s := config.Default()
 			s.Timeout, s.Switch = 3*time.Second, via
-			e, err := group.Open(group.Options{Rank: rank, Size: size, Settings: s, Network: w.Host(rank), Logger: slog.New(slog.DiscardHandler)})
+			e, err := group.Open(group.Options{
+				Rank: rank, Size: size, Settings: s, Network: w.Host(rank), Logger: slog.New(slog.DiscardHandler),
+			})
 			require.NoError(t, err)
 			blobs, err := e.Rendezvous(context.Background(), meetingPoint)
 			require.NoError(t, err)
@@ -208,7 +216,8 @@ func (d *disagreement) check(t *testing.T, rank int, odd []int, err error, switc
 		if is {
 			want = d.what[1]
 		}
-		if switched && i == 1 && len(what[1]) > 0 && assert.ObjectsAreEqual("something else", what[1][:min(len(what[1]), 14)]) {
+		if switched && i == 1 && len(what[1]) > 0 &&
+			assert.ObjectsAreEqual("something else", what[1][:min(len(what[1]), 14)]) {
 			continue
 		}
 		assert.Contains(t, what[i], want, "%v", err)

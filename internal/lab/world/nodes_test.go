@@ -69,7 +69,9 @@ func crossing(t *testing.T, on []int, n int, nodes string) (in, out float64) {
 		all.Go(func() {
 			s := config.Default()
 			s.Timeout, s.Nodes = 3*time.Second, nodes
-			e, err := group.Open(group.Options{Rank: rank, Size: size, Settings: s, Network: w.Host(rank), Logger: slog.New(slog.DiscardHandler)})
+			e, err := group.Open(group.Options{
+				Rank: rank, Size: size, Settings: s, Network: w.Host(rank), Logger: slog.New(slog.DiscardHandler),
+			})
 			require.NoError(t, err)
 			blobs, err := e.Rendezvous(t.Context(), meetingPoint)
 			require.NoError(t, err)

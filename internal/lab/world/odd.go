@@ -41,18 +41,21 @@ func (s *Scenario) fitOdds() bool {
 		o := &s.Odds[i]
 		o.Call.Root = min(o.Call.Root, s.Net.Ranks-1)
 		o.Ranks = slices.DeleteFunc(slices.Clone(o.Ranks), func(r int) bool { return r >= s.Net.Ranks })
-		if n := len(o.Ranks); n == 0 || n == s.Net.Ranks || o.Step < 1 || o.Step > len(s.Calls)-lastOdd || s.Return > 0 || len(s.Events) > 0 {
+		if n := len(o.Ranks); n == 0 || n == s.Net.Ranks || o.Step < 1 || o.Step > len(s.Calls)-lastOdd || s.Return > 0 ||
+			len(s.Events) > 0 {
 			return false
 		}
 		c := s.Calls[o.Step-1]
-		if c.Kind == Allreduce || o.Call.Kind == Allreduce || c.Kind.reduces() != o.Call.Kind.reduces() || c.Keep > 0 || o.Call.Keep > 0 || o.Call.Root < 0 {
+		if c.Kind == Allreduce || o.Call.Kind == Allreduce || c.Kind.reduces() != o.Call.Kind.reduces() || c.Keep > 0 ||
+			o.Call.Keep > 0 || o.Call.Root < 0 {
 			return false
 		}
 		if c.Kind.reduces() && min(c.Bytes, o.Call.Bytes) < 4 || c.same(&o.Call) {
 			return false
 		}
 	}
-	return len(s.Odds) < 2 && (len(s.Odds) == 0 || !slices.ContainsFunc(s.Faults, func(f Fault) bool { return s.ends(&f) != never }))
+	return len(s.Odds) < 2 &&
+		(len(s.Odds) == 0 || !slices.ContainsFunc(s.Faults, func(f Fault) bool { return s.ends(&f) != never }))
 }
 
 // same reports whether two calls are the same, apart from fields that are not looked at.
@@ -123,7 +126,8 @@ func (s *Scenario) noticed(ranks []*rank) error {
 				return errors.As(o.err, &f) && f.Kind == group.Mismatch
 			})
 			if !told && !s.cannotJoin(r) {
-				return fmt.Errorf("rank %d is not told that ranks %v have called %+v at step %d, and others %+v", r.number, o.Ranks, o.Call, o.Step, s.Calls[o.Step-1])
+				return fmt.Errorf("rank %d is not told that ranks %v have called %+v at step %d, and others %+v", r.number, o.Ranks,
+					o.Call, o.Step, s.Calls[o.Step-1])
 			}
 		}
 	}

@@ -33,7 +33,9 @@ func TestOutputsOnTwoLevels(t *testing.T) {
 			all.Go(func() {
 				s := config.Default()
 				s.Timeout, s.Outputs, s.ShmSlots, s.ShmChunk = 3*time.Second, outputs, 4, 16<<10
-				e, err := group.Open(group.Options{Rank: rank, Size: size, Settings: s, Network: w.Host(rank), Logger: slog.New(slog.DiscardHandler)})
+				e, err := group.Open(group.Options{
+					Rank: rank, Size: size, Settings: s, Network: w.Host(rank), Logger: slog.New(slog.DiscardHandler),
+				})
 				require.NoError(t, err)
 				blobs, err := e.Rendezvous(t.Context(), meetingPoint)
 				require.NoError(t, err)

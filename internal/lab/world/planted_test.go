@@ -72,9 +72,9 @@ var bugs = []bug{
 	},
 	{
 		name: "B5: nobody notices that a stream carries nothing", file: "fabrics/openudp.go",
-		old: `Size: p.Plan.Column.Size(), Stall: mesh.StallFor(p.Plan.Settings.Timeout), DSCP: p.Plan.Settings.Mark()}
+		old: `Size: p.Plan.Column.Size(), Stall: mesh.StallFor(p.Plan.Settings.Timeout),
 `,
-		new: `Size: p.Plan.Column.Size()}
+		new: `Size: p.Plan.Column.Size(),
 `,
 	},
 	{
@@ -107,12 +107,14 @@ var bugs = []bug{
 		new: `			if errors.Is(err, errHungUp) {`,
 	},
 	{
-		name: "B3: nobody asks whether the parent answers on the data path", switched: true, file: "protocol/innetwork/node/node.go",
-		old: `n.timeout > 0 && silence > n.timeout {`,
-		new: `false && silence > n.timeout {`,
+		name: "B3: nobody asks whether the parent answers on the data path", switched: true,
+		file: "protocol/innetwork/node/node.go",
+		old:  `n.timeout > 0 && silence > n.timeout {`,
+		new:  `false && silence > n.timeout {`,
 	},
 	{
-		name: "B4 a: results that the node's interface does not take count as sent", switched: true, file: "switchd/stripe.go",
+		name: "B4 a: results that the node's interface does not take count as sent", switched: true,
+		file: "switchd/stripe.go",
 		old:  `		if errors.Is(err, unix.EMSGSIZE) {`,
 		new:  `		if false && errors.Is(err, unix.EMSGSIZE) {`,
 		more: []edit{unjudged},
@@ -124,15 +126,18 @@ var bugs = []bug{
 		more: []edit{unjudged},
 	},
 	{
-		name: "B4 c: elements that do not pass any more are sent for ever", switched: true, file: unjudged.file, old: unjudged.old, new: unjudged.new,
+		name: "B4 c: elements that do not pass any more are sent for ever", switched: true, file: unjudged.file,
+		old: unjudged.old, new: unjudged.new,
 	},
 	{
-		name: "B8: numbers wrap behind the first that goes through the switch", switched: true, file: "protocol/reducescatter/lane.go",
+		name: "B8: numbers wrap behind the first that goes through the switch", switched: true,
+		file: "protocol/reducescatter/lane.go",
 		old: `			l.news.From = number - maxAge
 `,
 		new: ``,
 		more: []edit{{ // as if so many had been done
-			"protocol/reducescatter/lane.go", `direct.Announcement{From: l.posted, Epoch: epoch}`, `direct.Announcement{From: l.posted - 1<<31 + 20, Epoch: epoch}`,
+			"protocol/reducescatter/lane.go", `direct.Announcement{From: l.posted, Epoch: epoch}`,
+			`direct.Announcement{From: l.posted - 1<<31 + 20, Epoch: epoch}`,
 		}},
 	},
 	{
@@ -154,9 +159,10 @@ var bugs = []bug{
 	},
 	{
 		name: "a rank says that it is done while it reads its left neighbour's buffer", file: "protocol/multicast/advance.go",
-		old:  ` && p.link.through(p.seq) && c.readAll(p) {`,
-		new:  ` && p.link.through(p.seq) {`,
-		more: []edit{{"protocol/multicast/advance.go", `if p.handshake.over(&p.layout) {`, `if c.readAll(p) && p.handshake.over(&p.layout) {`}},
+		old: ` && p.link.through(p.seq) && c.readAll(p) {`,
+		new: ` && p.link.through(p.seq) {`,
+		more: []edit{{"protocol/multicast/advance.go", `if p.handshake.over(&p.layout) {`,
+			`if c.readAll(p) && p.handshake.over(&p.layout) {`}},
 	},
 	{
 		name: "nodes: a row is gathered before it has arrived", file: "hierarchy/nestedgather.go",
@@ -224,7 +230,8 @@ var bugs = []bug{
 		c.joint.OnDone`}},
 	},
 	{
-		name: "nodes: a column that has nothing to reduce is not asked how", switched: true, file: "hierarchy/nestedreduce.go",
+		name: "nodes: a column that has nothing to reduce is not asked how", switched: true,
+		file: "hierarchy/nestedreduce.go",
 		old: `joinRoute() { _, c.err = c.column.Reduce.SubmitSteps(nil, nil) }
 `,
 		new: `joinRoute() {}
@@ -416,7 +423,8 @@ func hunt(t *testing.T, overlay string, switched bool) string {
 	program := filepath.Join(t.TempDir(), "world.test")
 	out, err := exec.Command("go", "test", "-c", "-vet=off", "-overlay", overlay, "-o", program, ".").CombinedOutput()
 	require.NoError(t, err, "%s", out)
-	c := exec.CommandContext(t.Context(), program, "-test.run", "^TestSoak$", "-test.timeout", "10m", "-seeds", strconv.Itoa(atMost), "-shrink", "0", "-begin", "-switch="+strconv.FormatBool(switched))
+	c := exec.CommandContext(t.Context(), program, "-test.run", "^TestSoak$", "-test.timeout", "10m", "-seeds",
+		strconv.Itoa(atMost), "-shrink", "0", "-begin", "-switch="+strconv.FormatBool(switched))
 	c.Env = append(os.Environ(), "GOMAXPROCS=1")
 	start := time.Now()
 	out, _ = c.CombinedOutput() // its output counts

@@ -178,10 +178,11 @@ func (j *journal) String() string {
 
 // of returns the logger of a rank, in the time of the world.
 func (j *journal) of(w *World, _ int) *slog.Logger {
-	return slog.New(slog.NewTextHandler(j, &slog.HandlerOptions{Level: slog.LevelInfo, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
-		if a.Key == slog.TimeKey {
-			return slog.Duration("at", time.Since(w.start))
-		}
-		return a
-	}}))
+	return slog.New(slog.NewTextHandler(j,
+		&slog.HandlerOptions{Level: slog.LevelInfo, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+			if a.Key == slog.TimeKey {
+				return slog.Duration("at", time.Since(w.start))
+			}
+			return a
+		}}))
 }

@@ -40,7 +40,9 @@ func (h *Host) Probe(o *udp.Options) (hostnet.Prober, error) {
 	if h.world.is(Descriptors, h) {
 		return nil, failing("socket", syscall.EMFILE)
 	}
-	p := &prober{host: h, o: *o, port: h.free(), heard: make([]udp.Heard, o.Size), bell: make(chan struct{}, 1), open: true}
+	p := &prober{
+		host: h, o: *o, port: h.free(), heard: make([]udp.Heard, o.Size), bell: make(chan struct{}, 1), open: true,
+	}
 	at := multicastGroup(o)
 	h.world.members[at] = append(h.world.members[at], p)
 	return p, nil

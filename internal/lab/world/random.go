@@ -165,7 +165,9 @@ func (d draw) permanent(s *Scenario) Fault {
 }
 
 func (d draw) event(s *Scenario) Event {
-	e := Event{Rank: d.IntN(s.Net.Ranks), Deed: 1 + Deed(d.IntN(int(deeds)-1)), At: d.during(s), Step: 1 + d.IntN(len(s.Calls))}
+	e := Event{
+		Rank: d.IntN(s.Net.Ranks), Deed: 1 + Deed(d.IntN(int(deeds)-1)), At: d.during(s), Step: 1 + d.IntN(len(s.Calls)),
+	}
 	switch e.Deed {
 	case Stop:
 		e.For = of(d, d.between(0, s.Timeout), d.between(s.Timeout*3/2, 2*s.Timeout))

@@ -151,10 +151,14 @@ func (r *rank) run() {
 }
 
 func (r *rank) join() (*group.Group, error) {
-	e, err := group.Open(group.Options{Rank: r.number, Size: r.s.Net.Ranks, Settings: r.s.settings(r.number), Network: r.host, Logger: r.log})
+	e, err := group.Open(group.Options{
+		Rank: r.number, Size: r.s.Net.Ranks, Settings: r.s.settings(r.number), Network: r.host, Logger: r.log,
+	})
 	for err != nil && r.ctx.Err() == nil && lacks(err) {
 		time.Sleep(100 * time.Millisecond) // a script that is started again
-		e, err = group.Open(group.Options{Rank: r.number, Size: r.s.Net.Ranks, Settings: r.s.settings(r.number), Network: r.host, Logger: r.log})
+		e, err = group.Open(group.Options{
+			Rank: r.number, Size: r.s.Net.Ranks, Settings: r.s.settings(r.number), Network: r.host, Logger: r.log,
+		})
 	}
 	if err != nil {
 		return nil, err
@@ -201,7 +205,8 @@ func (r *rank) goBack(g *group.Group) {
 		}
 	}
 	if ways := 1 + len(r.s.Ways); len(results) > ways && !r.s.Fast {
-		wrong = fmt.Sprintf("the same inputs have given %d results; want at most %d: directly, and through each switch", len(results), ways)
+		wrong = fmt.Sprintf("the same inputs have given %d results; want at most %d: directly, and through each switch",
+			len(results), ways)
 	}
 	r.end(step, err)
 	r.mu.Lock()

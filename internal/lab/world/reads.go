@@ -131,7 +131,8 @@ func (g *gather) answer(p *pull, from *gather) {
 		return
 	case i < 0 || from.registered[i].holds(p.Addr, p.Bytes) == nil:
 		if w.trespass == nil {
-			w.trespass = fmt.Errorf("rank %d reads %d bytes of rank %d, of operation %d, whose memory is not registered any more",
+			w.trespass = fmt.Errorf("rank %d reads %d bytes of rank %d, of operation %d, whose memory is not registered any "+
+				"more",
 				g.o.Rank, p.Bytes, from.o.Rank, p.Head.Seq)
 		}
 		w.after(w.cfg.Delay, func() { g.end(p, nil) })

@@ -71,7 +71,10 @@ func (h *Host) ServeRegion(ctx context.Context, job, key uint64, lay shm.Layout)
 	if w.is(Descriptors, h) || h.gone {
 		return nil, fmt.Errorf("shm: memfd_create: %w", syscall.EMFILE)
 	}
-	r := &region{host: h, job: job, key: key, lay: lay, address: fmt.Sprintf("@region-%d", h.free()), left: lay.Size, output: make([]byte, lay.Output)}
+	r := &region{
+		host: h, job: job, key: key, lay: lay, address: fmt.Sprintf("@region-%d", h.free()), left: lay.Size,
+		output: make([]byte, lay.Output),
+	}
 	r.shares, r.rings = make([]share, lay.Size), make([]slots, lay.Size)
 	r.boxes, r.pipes = make([][]box, lay.Size), make([][]pipe, lay.Size)
 	for i := range lay.Size {
@@ -107,7 +110,9 @@ type regionClient struct {
 }
 
 // DialRegion implements hostnet.Network.
-func (h *Host) DialRegion(_ context.Context, address string, job, key uint64, rank, size int) (hostnet.RegionClient, error) {
+func (h *Host) DialRegion(
+	_ context.Context, address string, job, key uint64, rank, size int,
+) (hostnet.RegionClient, error) {
 	w := h.world
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -144,7 +149,8 @@ func (c *regionClient) Attach(ctx context.Context) (hostnet.Region, error) {
 		}
 	}
 	if !c.welcome {
-		if r.over || r.host.gone || c.job != r.job || c.key != r.key || c.size != r.lay.Size || r.shares[c.member].rank != nil {
+		if r.over || r.host.gone || c.job != r.job || c.key != r.key || c.size != r.lay.Size ||
+			r.shares[c.member].rank != nil {
 			return nil, errRefused
 		}
 		c.welcome = true

@@ -30,7 +30,9 @@ func TestOneHost(t *testing.T) {
 			all.Go(func() {
 				s := config.Default()
 				s.Timeout = 3 * time.Second
-				e, err := group.Open(group.Options{Rank: rank, Size: size, Settings: s, Network: w.Host(rank), Logger: slog.New(slog.DiscardHandler)})
+				e, err := group.Open(group.Options{
+					Rank: rank, Size: size, Settings: s, Network: w.Host(rank), Logger: slog.New(slog.DiscardHandler),
+				})
 				require.NoError(t, err)
 				blobs, err := e.Rendezvous(t.Context(), meetingPoint)
 				require.NoError(t, err)

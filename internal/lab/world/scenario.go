@@ -30,7 +30,8 @@ type Scenario struct {
 	ShmSlots int  // MCAST_SHM_SLOTS; 0: the default, as for MCAST_SHM_CHUNK
 	ShmChunk int
 	Outputs  int // MCAST_OUTPUTS
-	// Registered is how many ranks, the first ones, register the buffers of Allgathers and Broadcasts while an operation uses them.
+	// Registered is how many ranks, the first ones, register the buffers of Allgathers and Broadcasts while an operation
+	// uses them.
 	Registered int `json:",omitempty"`
 
 	Nodes         []Node
@@ -119,18 +120,21 @@ type Event struct {
 
 // String describes the scenario in a line.
 func (s *Scenario) String() string {
-	text := fmt.Sprintf("%d ranks, MCAST_TIMEOUT=%v, %d calls, pause %v, late %v, events %v, faults %+v", s.Net.Ranks, s.Timeout, len(s.Calls), s.Pause, s.Late, s.Events, s.Faults)
+	text := fmt.Sprintf("%d ranks, MCAST_TIMEOUT=%v, %d calls, pause %v, late %v, events %v, faults %+v", s.Net.Ranks,
+		s.Timeout, len(s.Calls), s.Pause, s.Late, s.Events, s.Faults)
 	if s.Odds != nil {
 		text += fmt.Sprintf(", odd calls %+v", s.Odds)
 	}
 	if s.Net.On != nil {
-		text += fmt.Sprintf(", on hosts %v, racks %d, MCAST_FABRIC=%s, flat %v, MCAST_SHM_SLOTS=%d, MCAST_SHM_CHUNK=%d, MCAST_OUTPUTS=%d", s.Net.On, s.Racks, s.Fabric, s.Flat, s.ShmSlots, s.ShmChunk, s.Outputs)
+		text += fmt.Sprintf(", on hosts %v, racks %d, MCAST_FABRIC=%s, flat %v, MCAST_SHM_SLOTS=%d, MCAST_SHM_CHUNK=%d, "+
+			"MCAST_OUTPUTS=%d", s.Net.On, s.Racks, s.Fabric, s.Flat, s.ShmSlots, s.ShmChunk, s.Outputs)
 	}
 	if s.Net.Reads > 0 {
 		text += fmt.Sprintf(", reads of %d chunks, %d ranks registered, %v astray", s.Net.Reads, s.Registered, s.Net.Stray)
 	}
 	if len(s.Nodes) > 0 {
-		text += fmt.Sprintf(", nodes %+v, ways %v, MCAST_SWITCH_TIMEOUT=%v, fast %v, slow %v, return %v", s.Nodes, s.Ways, s.SwitchTimeout, s.Fast, s.Slow, s.Return)
+		text += fmt.Sprintf(", nodes %+v, ways %v, MCAST_SWITCH_TIMEOUT=%v, fast %v, slow %v, return %v", s.Nodes, s.Ways,
+			s.SwitchTimeout, s.Fast, s.Slow, s.Return)
 	}
 	return text
 }
@@ -165,14 +169,16 @@ func (s *Scenario) event(rank, step int) *Event {
 
 // Fit mends what a change has left dangling and reports whether the scenario can be run.
 func (s *Scenario) Fit() bool {
-	if s.Net.Ranks < 2 || s.Net.MTU < 700 || s.Net.Queue < 16 || s.Timeout < 500*time.Millisecond || s.Pause < 0 || s.Net.Delay < 0 {
+	if s.Net.Ranks < 2 || s.Net.MTU < 700 || s.Net.Queue < 16 || s.Timeout < 500*time.Millisecond || s.Pause < 0 ||
+		s.Net.Delay < 0 {
 		return false
 	}
 	s.Registered = min(s.Registered, s.Net.Ranks)
 	if s.Net.Reads < 0 || s.Registered < 0 || s.Net.Stray < 0 || s.Net.Stray > 0.5 {
 		return false
 	}
-	if !s.fitNodes() || !s.fitHosts() || s.ShmSlots != 0 && s.ShmSlots < 2 || s.ShmChunk != 0 && s.ShmChunk < 4<<10 || s.Outputs < 0 || s.Outputs > 1<<30 {
+	if !s.fitNodes() || !s.fitHosts() || s.ShmSlots != 0 && s.ShmSlots < 2 || s.ShmChunk != 0 && s.ShmChunk < 4<<10 ||
+		s.Outputs < 0 || s.Outputs > 1<<30 {
 		return false
 	}
 	rank := func(r int) bool { return r >= 0 && r < s.Net.Ranks }
@@ -198,7 +204,8 @@ func (s *Scenario) Fit() bool {
 		}
 	}
 	for _, e := range s.Events {
-		if s.node(e.Rank) && host(e.Rank) && e.At >= 0 && e.For >= 0 && (e.Deed == Kill || e.Deed == Crash || e.Deed == Leave || e.Deed == Stop && e.For > 0) {
+		if s.node(e.Rank) && host(e.Rank) && e.At >= 0 && e.For >= 0 &&
+			(e.Deed == Kill || e.Deed == Crash || e.Deed == Leave || e.Deed == Stop && e.For > 0) {
 			continue
 		}
 		if !rank(e.Rank) || e.Deed < Kill || e.Deed >= deeds || e.At < 0 {
@@ -209,10 +216,12 @@ func (s *Scenario) Fit() bool {
 		}
 	}
 	for _, f := range s.Faults {
-		if f.From != Anybody && !host(f.From) || f.To != Anybody && !host(f.To) || f.At < 0 || f.For < 0 || f.Share < 0 || f.Share > 1 {
+		if f.From != Anybody && !host(f.From) || f.To != Anybody && !host(f.To) || f.At < 0 || f.For < 0 || f.Share < 0 ||
+			f.Share > 1 {
 			return false
 		}
-		if f.What != Drop && !host(f.From) || f.What < Drop || f.What > Congested || f.What == Drop && f.Flow == 0 || f.What == Narrow && (!s.node(f.From) || f.Least < 100) {
+		if f.What != Drop && !host(f.From) || f.What < Drop || f.What > Congested || f.What == Drop && f.Flow == 0 ||
+			f.What == Narrow && (!s.node(f.From) || f.Least < 100) {
 			return false
 		}
 		if s.ends(&f) == maybe {

@@ -17,8 +17,9 @@ import (
 )
 
 var (
-	first      = flag.Uint64("first", 1, "first seed of TestSoak")
-	seeds      = flag.Uint64("seeds", systest.Draw[uint64](15, 60), "seeds of TestSoak; 0: as many as the other limits allow")
+	first = flag.Uint64("first", 1, "first seed of TestSoak")
+	seeds = flag.Uint64("seeds", systest.Draw[uint64](15, 60),
+		"seeds of TestSoak; 0: as many as the other limits allow")
 	operations = flag.Int("operations", 0, "operations after which TestSoak ends; 0: no bound")
 	shrink     = flag.Int("shrink", 500, "runs of TestSoak to make what fails smaller")
 	state      = flag.String("state", "", "file that keeps how far TestSoak has come, so that the next one goes on there")
@@ -44,7 +45,9 @@ func TestSoak(t *testing.T) {
 	}
 	so := progress{Next: *first}
 	so.load(t)
-	limits := search.Limits{First: so.Next, Seeds: *seeds, Operations: *operations, Shrink: search.Budget{Runs: *shrink, Time: time.Minute}}
+	limits := search.Limits{
+		First: so.Next, Seeds: *seeds, Operations: *operations, Shrink: search.Budget{Runs: *shrink, Time: time.Minute},
+	}
 	tally, failure, err := k.Soak(limits, func(t *search.Tally, o *search.Outcome) {
 		if *verbose {
 			fmt.Println(o.Text())
@@ -62,11 +65,13 @@ func TestSoak(t *testing.T) {
 	so = so.plus(&tally)
 	require.NoError(t, so.save())
 	if *state != "" {
-		fmt.Fprintf(os.Stderr, "in all runs of %s: %d operations (%d over all ranks); next seed %d\n", *state, so.Operations, so.Calls, so.Next)
+		fmt.Fprintf(os.Stderr, "in all runs of %s: %d operations (%d over all ranks); next seed %d\n", *state, so.Operations,
+			so.Calls, so.Next)
 	}
 	if failure != nil {
 		t.Log(failure.Outcome.Text())
-		t.Fatalf("seed %d fails: %v\n  again: go test ./internal/lab/world -run TestSoak%s -first %d -seeds 1\n  smallest: %v\n  again: go test ./internal/lab/world -run TestSoak -replay '%s'",
+		t.Fatalf("seed %d fails: %v\n  again: go test ./internal/lab/world -run TestSoak%s -first %d -seeds 1\n  smallest: "+
+			"%v\n  again: go test ./internal/lab/world -run TestSoak -replay '%s'",
 			failure.Seed, failure.Outcome.Err, kindFlag(), failure.Seed, failure.Shrunk.Outcome.Err, failure.Shrunk.JSON)
 	}
 }

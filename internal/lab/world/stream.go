@@ -82,7 +82,9 @@ func (e *end) room() int { return max(0, streamMax-e.queued-len(e.peer.in)) }
 func (e *end) push(b []byte, fin bool) {
 	var h wire.Hello
 	if e.flow == Meeting && len(b) == wire.HelloSize && h.Get(b) == nil {
-		e.flow = map[wire.Purpose]Flow{wire.PurposeMesh: Mesh, wire.PurposeControl: Control, wire.PurposeStream: Stream}[h.Purpose]
+		e.flow = map[wire.Purpose]Flow{
+			wire.PurposeMesh: Mesh, wire.PurposeControl: Control, wire.PurposeStream: Stream,
+		}[h.Purpose]
 	}
 	e.queue = append(e.queue, segment{data: b, fin: fin})
 	e.queued += len(b)
@@ -299,7 +301,8 @@ func (e *end) take(n int) ([]byte, error) {
 	return nil, nil
 }
 
-// endOf returns the end that a connection is on. Where ranks have a secret, a fabric of the world goes on without the records.
+// endOf returns the end that a connection is on. Where ranks have a secret, a fabric of the world goes on without the
+// records.
 func endOf(c net.Conn) *end {
 	if p, ok := c.(*record.Conn); ok {
 		c = p.NetConn()

@@ -24,7 +24,8 @@ func TestSwitches(t *testing.T) {
 	_, failure, err := Switches(t).Soak(search.Limits{First: 1, Seeds: systest.Draw[uint64](12, 40)}, nil)
 	require.NoError(t, err)
 	if failure != nil {
-		t.Fatalf("seed %d fails: %v\n  again: go test ./internal/lab/world -run TestSoak -switch -first %d -seeds 1", failure.Seed, failure.Outcome.Err, failure.Seed)
+		t.Fatalf("seed %d fails: %v\n  again: go test ./internal/lab/world -run TestSoak -switch -first %d -seeds 1",
+			failure.Seed, failure.Outcome.Err, failure.Seed)
 	}
 }
 
@@ -34,7 +35,9 @@ func TestSwitchInVirtualTime(t *testing.T) {
 		const size = 4
 		w := New(Config{Ranks: size, Nodes: 2, Delay: 20 * time.Microsecond, Rate: 1.25e9, MTU: 1500, Queue: 256})
 		for i, parent := range []string{"", "10.0.0.5:7001"} {
-			n, err := switchd.Start(switchd.Config{Bind: ":7001", Workers: 2, Parent: parent, Network: w.Host(size + i).Sessions()})
+			n, err := switchd.Start(switchd.Config{
+				Bind: ":7001", Workers: 2, Parent: parent, Network: w.Host(size + i).Sessions(),
+			})
 			require.NoError(t, err)
 			defer func() { require.NoError(t, n.Close()) }()
 		}
@@ -46,7 +49,9 @@ func TestSwitchInVirtualTime(t *testing.T) {
 				s.Switch = "10.0.0.6:7001"
 			}
 			all.Go(func() {
-				e, err := group.Open(group.Options{Rank: rank, Size: size, Settings: s, Network: w.Host(rank), Logger: slog.New(slog.DiscardHandler)})
+				e, err := group.Open(group.Options{
+					Rank: rank, Size: size, Settings: s, Network: w.Host(rank), Logger: slog.New(slog.DiscardHandler),
+				})
 				require.NoError(t, err)
 				blobs, err := e.Rendezvous(context.Background(), "10.0.0.1:7000")
 				require.NoError(t, err)

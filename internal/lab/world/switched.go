@@ -10,11 +10,13 @@ import (
 func Switched(seed uint64) Scenario {
 	d := draw{rand.New(rand.NewPCG(seed, 0x737769746368))}
 	s := Scenario{
-		Seed:    seed,
-		Net:     d.network(seed, 2+d.IntN(5)),
-		Timeout: of(d, 2*time.Second, 5*time.Second, 30*time.Second), SwitchTimeout: of(d, 500*time.Millisecond, time.Second, 3*time.Second),
-		Pause: of(d, 0, d.between(0, 5*time.Millisecond), d.between(0, 100*time.Millisecond), d.between(0, 2*time.Second)),
-		Fast:  d.chance(0.3),
+		Seed:          seed,
+		Net:           d.network(seed, 2+d.IntN(5)),
+		Timeout:       of(d, 2*time.Second, 5*time.Second, 30*time.Second),
+		SwitchTimeout: of(d, 500*time.Millisecond, time.Second, 3*time.Second),
+		Pause: of(d, 0, d.between(0, 5*time.Millisecond), d.between(0, 100*time.Millisecond),
+			d.between(0, 2*time.Second)),
+		Fast: d.chance(0.3),
 	}
 	s.together(seed)
 	d.nodes(&s)

@@ -70,7 +70,8 @@ func (s *Scenario) returned(ranks []*rank) error {
 			continue // it did not come so far, which its errors tell; or others reduce for it
 		}
 		if r.after <= r.before {
-			return fmt.Errorf("rank %d: of %d Reduce-Scatters from %v on none went through a switch; way: %s", r.number, returning, s.Return, r.way)
+			return fmt.Errorf("rank %d: of %d Reduce-Scatters from %v on none went through a switch; way: %s", r.number,
+				returning, s.Return, r.way)
 		}
 	}
 	return nil

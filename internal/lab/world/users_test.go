@@ -29,13 +29,17 @@ func TestUsersOfAHost(t *testing.T) {
 		t.Run(fmt.Sprint(c.on, c.users), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				size := len(c.on)
-				w := New(Config{Ranks: size, On: c.on, Users: c.users, Delay: 20 * time.Microsecond, Rate: 1.25e9, MTU: 1500, Queue: 256})
+				w := New(Config{
+					Ranks: size, On: c.on, Users: c.users, Delay: 20 * time.Microsecond, Rate: 1.25e9, MTU: 1500, Queue: 256,
+				})
 				var all sync.WaitGroup
 				for rank := range size {
 					all.Go(func() {
 						s := config.Default()
 						s.Timeout = 3 * time.Second
-						e, err := group.Open(group.Options{Rank: rank, Size: size, Settings: s, Network: w.Host(rank), Logger: slog.New(slog.DiscardHandler)})
+						e, err := group.Open(group.Options{
+							Rank: rank, Size: size, Settings: s, Network: w.Host(rank), Logger: slog.New(slog.DiscardHandler),
+						})
 						require.NoError(t, err)
 						blobs, err := e.Rendezvous(t.Context(), meetingPoint)
 						require.NoError(t, err)

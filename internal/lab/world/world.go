@@ -26,8 +26,9 @@ type Config struct {
 	Rate  float64       // bytes a second that a host's link carries, each way
 	MTU   int           // bytes, of all interfaces
 	Reads int           // chunks that one RDMA Read brings at most; 0: there are none
-	Stray float64       // share of multicast datagrams that a host gets late, half of them once more; and reads are as late
-	Queue int           // chunks that a receiver of multicast holds while nobody reads it
+	// Stray: share of multicast datagrams that a host gets late, half of them once more; and reads are as late
+	Stray float64
+	Queue int // chunks that a receiver of multicast holds while nobody reads it
 }
 
 // World is a network. Its methods may be called by all goroutines of a bubble.
@@ -111,7 +112,8 @@ func (w *World) passes(from, to *Host, flow Flow, packet int) bool {
 	now := time.Since(w.start)
 	for i := range w.faults {
 		f := &w.faults[i]
-		if f.What != Drop || !f.active(now) || !f.between(w.cfg.place, from.place, to.place) || f.Flow&flow == 0 || packet < f.Least {
+		if f.What != Drop || !f.active(now) || !f.between(w.cfg.place, from.place, to.place) || f.Flow&flow == 0 ||
+			packet < f.Least {
 			continue
 		}
 		if f.Share == 0 || w.rng.Float64() < f.Share {

@@ -30,7 +30,9 @@ func TestGroupInVirtualTime(t *testing.T) {
 				if rank == 2 {
 					time.Sleep(10 * time.Second)
 				}
-				e, err := group.Open(group.Options{Rank: rank, Size: size, Settings: s, Network: w.Host(rank), Logger: slog.New(slog.DiscardHandler)})
+				e, err := group.Open(group.Options{
+					Rank: rank, Size: size, Settings: s, Network: w.Host(rank), Logger: slog.New(slog.DiscardHandler),
+				})
 				require.NoError(t, err)
 				blobs, err := e.Rendezvous(context.Background(), "10.0.0.1:7000")
 				require.NoError(t, err)
@@ -59,6 +61,7 @@ func TestGroupInVirtualTime(t *testing.T) {
 			})
 		}
 		all.Wait()
-		require.InDelta(t, 30*time.Second, time.Since(w.start), float64(10*time.Millisecond), "ranks wait for those that are late, and no longer")
+		require.InDelta(t, 30*time.Second, time.Since(w.start), float64(10*time.Millisecond),
+			"ranks wait for those that are late, and no longer")
 	})
 }

@@ -114,7 +114,8 @@ func (c *checker) nccl(ctx context.Context) {
 	c.NCCL = &n
 	c.good("NCCL %v, %s: %s; it looks for %v", n.Version, n.Where, n.Path, wants)
 	for _, other := range c.OtherNCCL {
-		c.note(Finding{}, "there is another NCCL, found %s, for programs that do not bring their own: %s; --nccl checks it", other.Where, other.Path)
+		c.note(Finding{}, "there is another NCCL, found %s, for programs that do not bring their own: %s; --nccl checks it",
+			other.Where, other.Path)
 	}
 }
 
@@ -129,12 +130,14 @@ func (c *checker) plugin(ctx context.Context) {
 	case given && strings.EqualFold(name, "none"):
 		c.fault(Finding{Set: "NCCL_NET_PLUGIN=" + pluginName}, "%s: NCCL loads no plugin", c.written("NCCL_NET_PLUGIN"))
 	case name == "" && (loaded.Net == nil || loaded.Net.Name != pluginName):
-		c.fault(Finding{Set: "NCCL_NET_PLUGIN=" + pluginName}, "NCCL_NET_PLUGIN is not set: NCCL would look for libnccl-net.so alone")
+		c.fault(Finding{Set: "NCCL_NET_PLUGIN=" + pluginName},
+			"NCCL_NET_PLUGIN is not set: NCCL would look for libnccl-net.so alone")
 	case loaded.Path == "":
 		c.notFound(name, tried)
 		name = "" // said already
 	case loaded.Net == nil || loaded.Net.Name != pluginName:
-		c.fault(Finding{Set: "NCCL_NET_PLUGIN=" + pluginName}, "%s: that is %s, not this plugin", c.written("NCCL_NET_PLUGIN"), loaded.Path)
+		c.fault(Finding{Set: "NCCL_NET_PLUGIN=" + pluginName}, "%s: that is %s, not this plugin",
+			c.written("NCCL_NET_PLUGIN"), loaded.Path)
 	default:
 		c.inspect(loaded, c.foundBy(loaded.Path))
 		return
@@ -211,7 +214,8 @@ func (c *checker) meet() {
 	if n == nil || p == nil {
 		return
 	}
-	m := &Meeting{probe.Meet(p.Exports.Net, n.Wants.Net), probe.Meet(p.Exports.CollNet, n.Wants.CollNet), probe.Meet(p.Exports.Tuner, n.Wants.Tuner)}
+	m := &Meeting{probe.Meet(p.Exports.Net, n.Wants.Net), probe.Meet(p.Exports.CollNet, n.Wants.CollNet),
+		probe.Meet(p.Exports.Tuner, n.Wants.Tuner)}
 	c.Meet = m
 	switch {
 	case m.Net == 0:

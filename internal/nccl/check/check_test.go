@@ -54,7 +54,8 @@ func newSite(t *testing.T, plugin nccltest.Plugin, version int) *site {
 		"MCAST_TUNER_ALLGATHER": "4M", "MCAST_TUNER_REDUCE_SCATTER": "8M",
 	}
 	if version > 0 {
-		s.opts.LibNCCL = nccltest.NCCL(t, t.TempDir(), version, append(tables, "ncclNetPlugin_v8", "ncclCollNetPlugin_v8", "ncclTunerPlugin_v1")...)
+		s.opts.LibNCCL = nccltest.NCCL(t, t.TempDir(), version,
+			append(tables, "ncclNetPlugin_v8", "ncclCollNetPlugin_v8", "ncclTunerPlugin_v1")...)
 	}
 	s.opts.Nodes, s.opts.NVSwitch = 3, "unknown"
 	s.opts.Loader, s.opts.Root, s.opts.Program = []string{os.Args[0]}, s.host.Root, filepath.Join(t.TempDir(), "bin/mcast")
@@ -106,7 +107,8 @@ func TestAllIsWell(t *testing.T) {
 	var text bytes.Buffer
 	require.NoError(t, r.Write(&text))
 	require.NotContains(t, text.String(), "export")
-	require.True(t, strings.HasSuffix(text.String(), "NCCL will use it: Allgather and Reduce-Scatter by CollNet\n"), text.String())
+	require.True(t, strings.HasSuffix(text.String(), "NCCL will use it: Allgather and Reduce-Scatter by CollNet\n"),
+		text.String())
 	b, err := json.Marshal(r)
 	require.NoError(t, err)
 	require.Contains(t, string(b), `"used":true`)
@@ -118,27 +120,37 @@ func TestFaults(t *testing.T) {
 		change    func(*site)
 		says, set string
 	}{
-		"no plugin named":      {func(s *site) { delete(s.vars, "NCCL_NET_PLUGIN") }, "NCCL_NET_PLUGIN is not set", "NCCL_NET_PLUGIN=mcast"},
-		"plugins off":          {func(s *site) { s.vars["NCCL_NET_PLUGIN"] = "none" }, "NCCL_NET_PLUGIN=none: NCCL loads no plugin", "NCCL_NET_PLUGIN=mcast"},
-		"another network":      {func(s *site) { s.vars["NCCL_NET"] = "Socket" }, "NCCL_NET=Socket", "NCCL_NET=mcast"},
-		"CollNet off":          {func(s *site) { delete(s.vars, "NCCL_COLLNET_ENABLE") }, "NCCL_COLLNET_ENABLE is not 1", "NCCL_COLLNET_ENABLE=1"},
-		"CollNet 0":            {func(s *site) { s.vars["NCCL_COLLNET_ENABLE"] = "0" }, "NCCL_COLLNET_ENABLE is not 1", "NCCL_COLLNET_ENABLE=1"},
-		"one node":             {func(s *site) { s.opts.Nodes = 1 }, "one node", ""},
-		"threshold of nodes":   {func(s *site) { s.vars["NCCL_COLLNET_NODE_THRESHOLD"] = "4" }, "NCCL_COLLNET_NODE_THRESHOLD=4", "NCCL_COLLNET_NODE_THRESHOLD="},
-		"no NVSwitch":          {func(s *site) { s.opts.GPUs, s.opts.NVSwitch = 2, "no" }, "only where an NVSwitch joins them", ""},
-		"perhaps an NVSwitch":  {func(s *site) { s.opts.GPUs = 2 }, "NVSwitch: unknown", ""},
-		"more GPUs":            {func(s *site) { s.opts.GPUs, s.opts.NVSwitch = 3, "yes" }, "2 CollNet devices for 3 GPUs", ""},
-		"another algorithm":    {func(s *site) { s.vars["NCCL_ALGO"] = "Ring" }, "NCCL_ALGO=Ring", "NCCL_ALGO="},
-		"all but ours":         {func(s *site) { s.vars["NCCL_ALGO"] = "^CollNetDirect" }, "NCCL_ALGO=^CollNetDirect", "NCCL_ALGO="},
-		"another protocol":     {func(s *site) { s.vars["NCCL_PROTO"] = "LL,LL128" }, "NCCL_PROTO=LL,LL128", "NCCL_PROTO="},
-		"tuner off":            {func(s *site) { s.vars["NCCL_TUNER_PLUGIN"] = "none" }, "NCCL_TUNER_PLUGIN=none", "NCCL_TUNER_PLUGIN="},
+		"no plugin named": {func(s *site) { delete(s.vars, "NCCL_NET_PLUGIN") }, "NCCL_NET_PLUGIN is not set",
+			"NCCL_NET_PLUGIN=mcast"},
+		"plugins off": {func(s *site) { s.vars["NCCL_NET_PLUGIN"] = "none" },
+			"NCCL_NET_PLUGIN=none: NCCL loads no plugin", "NCCL_NET_PLUGIN=mcast"},
+		"another network": {func(s *site) { s.vars["NCCL_NET"] = "Socket" }, "NCCL_NET=Socket", "NCCL_NET=mcast"},
+		"CollNet off": {func(s *site) { delete(s.vars, "NCCL_COLLNET_ENABLE") }, "NCCL_COLLNET_ENABLE is not 1",
+			"NCCL_COLLNET_ENABLE=1"},
+		"CollNet 0": {func(s *site) { s.vars["NCCL_COLLNET_ENABLE"] = "0" }, "NCCL_COLLNET_ENABLE is not 1",
+			"NCCL_COLLNET_ENABLE=1"},
+		"one node": {func(s *site) { s.opts.Nodes = 1 }, "one node", ""},
+		"threshold of nodes": {func(s *site) { s.vars["NCCL_COLLNET_NODE_THRESHOLD"] = "4" },
+			"NCCL_COLLNET_NODE_THRESHOLD=4", "NCCL_COLLNET_NODE_THRESHOLD="},
+		"no NVSwitch": {func(s *site) { s.opts.GPUs, s.opts.NVSwitch = 2, "no" },
+			"only where an NVSwitch joins them", ""},
+		"perhaps an NVSwitch": {func(s *site) { s.opts.GPUs = 2 }, "NVSwitch: unknown", ""},
+		"more GPUs": {func(s *site) { s.opts.GPUs, s.opts.NVSwitch = 3, "yes" }, "2 CollNet devices for 3 GPUs",
+			""},
+		"another algorithm": {func(s *site) { s.vars["NCCL_ALGO"] = "Ring" }, "NCCL_ALGO=Ring", "NCCL_ALGO="},
+		"all but ours": {func(s *site) { s.vars["NCCL_ALGO"] = "^CollNetDirect" }, "NCCL_ALGO=^CollNetDirect",
+			"NCCL_ALGO="},
+		"another protocol": {func(s *site) { s.vars["NCCL_PROTO"] = "LL,LL128" }, "NCCL_PROTO=LL,LL128", "NCCL_PROTO="},
+		"tuner off": {func(s *site) { s.vars["NCCL_TUNER_PLUGIN"] = "none" }, "NCCL_TUNER_PLUGIN=none",
+			"NCCL_TUNER_PLUGIN="},
 		"another tuner":        {otherTuner, "NCCL takes the tuner of", "NCCL_TUNER_PLUGIN=libnccl-net-mcast.so"},
 		"a value not allowed":  {func(s *site) { s.vars["MCAST_FABRIC"] = "tin" }, `MCAST_FABRIC="tin" is not allowed`, ""},
 		"two sockets":          {twoSockets, "2 NUMA nodes", "NCCL_TOPO_FILE=/etc/mcast-topology.xml"},
 		"off in NCCL's file":   {inFile, "NCCL_TUNER_PLUGIN=none (in ", "NCCL_TUNER_PLUGIN="},
 		"NCCL that is missing": {func(s *site) { s.opts.LibNCCL = filepath.Join(s.lib, "no.so") }, "cannot be loaded", ""},
 		"NCCL that is another": {func(s *site) { s.opts.LibNCCL = filepath.Join(s.lib, pluginFile) }, "is no NCCL", ""},
-		"NCCL that crashes":    {func(s *site) { s.opts.LibNCCL = nccltest.Crashing(s.t, filepath.Join(s.lib, "crash.so")) }, "loading it ended the process: SIGSEGV", ""},
+		"NCCL that crashes": {func(s *site) { s.opts.LibNCCL = nccltest.Crashing(s.t, filepath.Join(s.lib, "crash.so")) },
+			"loading it ended the process: SIGSEGV", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSite(t, ours, 23007)
@@ -238,7 +250,8 @@ func inFile(s *site) {
 func TestPluginThatFails(t *testing.T) {
 	failing := ours
 	failing.Fails = "init: there is no interface that is up"
-	requireFault(t, newSite(t, failing, 23007).run(), "NCCL would drop the plugin: init: there is no interface that is up; init: error 3", "")
+	requireFault(t, newSite(t, failing, 23007).run(),
+		"NCCL would drop the plugin: init: there is no interface that is up; init: error 3", "")
 
 	needing := ours
 	needing.Needs = "nobody_has_this"
@@ -336,7 +349,8 @@ func TestTopology(t *testing.T) {
 	s.host.NVSwitch("pci0000:15/0000:1f:00.0")
 	r := s.run()
 	require.True(t, r.Used, r.Reason)
-	require.Equal(t, Topology{Nodes: 3, GPUs: 2, NVSwitch: "yes", Found: "2 GPUs on 1 NUMA nodes, an NVSwitch"}, r.Topology)
+	require.Equal(t, Topology{Nodes: 3, GPUs: 2, NVSwitch: "yes", Found: "2 GPUs on 1 NUMA nodes, an NVSwitch"},
+		r.Topology)
 }
 
 // A switch that answers, and one that does not.

@@ -78,7 +78,8 @@ func (c *checker) findNCCL(ctx context.Context) []NCCL {
 	if path := c.packaged("nvidia/nccl/lib/"+ncclFile, "torch/lib/"+ncclFile); path != "" {
 		found = append(found, NCCL{Path: path, Where: "torch's, of " + c.interpreter})
 	}
-	if l := c.loader.Load(ctx, ncclFile); l.Path != "" && !slices.ContainsFunc(found, func(n NCCL) bool { return same(n.Path, l.Path) }) {
+	if l := c.loader.Load(ctx, ncclFile); l.Path != "" &&
+		!slices.ContainsFunc(found, func(n NCCL) bool { return same(n.Path, l.Path) }) {
 		found = append(found, NCCL{Path: l.Path, Where: c.foundBy(l.Path)})
 	}
 	return found

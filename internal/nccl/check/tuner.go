@@ -73,7 +73,10 @@ func collective(name, variable string, from int, has map[need]bool) Collective {
 	case from == 0:
 		return Collective{Name: name, Why: variable + "=0: never by CollNet"}
 	case from > 0:
-		return Collective{Name: name, CollNet: true, From: from, Why: fmt.Sprintf("by CollNet from %d bytes in total, as %s says", from, variable)}
+		return Collective{
+			Name: name, CollNet: true, From: from,
+			Why: fmt.Sprintf("by CollNet from %d bytes in total, as %s says", from, variable),
+		}
 	}
 	for _, r := range tunerRules {
 		if r.collective != name || !has[r.need] {
@@ -82,12 +85,15 @@ func collective(name, variable string, from int, has map[need]bool) Collective {
 		why := map[need]string{
 			aSwitch:    "from %d bytes in total, with the switch",
 			registered: "from %d bytes in total, where buffers are registered with NCCL",
-			pairs:      "from %d bytes in total to as many as NCCL has in flight at once: two nodes of several GPUs need no switch",
-			whole:      "from %d bytes in total to as many as NCCL has in flight at once, channels x NCCL_BUFFSIZE",
+			pairs: "from %d bytes in total to as many as NCCL has in flight at once: two nodes of several GPUs need no " +
+				"switch",
+			whole: "from %d bytes in total to as many as NCCL has in flight at once, channels x NCCL_BUFFSIZE",
 		}[r.need]
 		return Collective{Name: name, CollNet: true, From: r.from, Why: "by CollNet " + fmt.Sprintf(why, r.from)}
 	}
-	return Collective{Name: name, Why: "as NCCL chooses, which is faster on links that are the limit: CollNet wins on three nodes and more with a switch (MCAST_SWITCH) or registered buffers, and on two of several GPUs where NCCL is 2.30 or later; " + variable + "=4M takes it all the same"}
+	return Collective{Name: name, Why: "as NCCL chooses, which is faster on links that are the limit: CollNet wins on " +
+		"three nodes and more with a switch (MCAST_SWITCH) or registered buffers, and on two of several GPUs where NCCL is " +
+		"2.30 or later; " + variable + "=4M takes it all the same"}
 }
 
 // switchAnswers reports whether there are aggregation nodes and all answer.
@@ -100,7 +106,8 @@ func (c *checker) switchAnswers(ctx context.Context, addresses []string) bool {
 			c.good("MCAST_SWITCH: %s answers", address)
 			continue
 		case c.Topology.GPUs > 1:
-			c.fault(Finding{Set: "MCAST_SWITCH=", Do: "or start one: mcast switch"}, "MCAST_SWITCH: %v; with several GPUs a node CollNet's connect fails then", err)
+			c.fault(Finding{Set: "MCAST_SWITCH=", Do: "or start one: mcast switch"},
+				"MCAST_SWITCH: %v; with several GPUs a node CollNet's connect fails then", err)
 		default:
 			c.note(Finding{Do: "mcast switch starts one"}, "MCAST_SWITCH: %v", err)
 		}

@@ -68,7 +68,8 @@ func TestParseGPU(t *testing.T) {
 	g, err = ParseGPU("0000:3b:00.0")
 	require.NoError(t, err)
 	require.Equal(t, -1, g.NUMA)
-	for _, text := range []string{"", "3b:00.0", "0000:3b:00.0=", "0000:3b:00.0=x", "0000:3b:00.0=-2", "00000000:3b:00.0"} {
+	for _, text := range []string{"", "3b:00.0", "0000:3b:00.0=", "0000:3b:00.0=x", "0000:3b:00.0=-2",
+		"00000000:3b:00.0"} {
 		_, err := ParseGPU(text)
 		require.ErrorContains(t, err, "want an address", text)
 	}
@@ -79,7 +80,8 @@ func TestWriteTopology(t *testing.T) {
 	h := twoSockets(t)
 	h.File("sys/devices/system/node/node0/cpumap", "0000000f\n")
 	h.File("sys/devices/system/node/node1/cpumap", "000000f0\n")
-	h.File("proc/cpuinfo", "processor\t: 0\nvendor_id\t: GenuineIntel\ncpu family\t: 6\nmodel\t\t: 143\n\nprocessor\t: 1\nmodel\t: 9\n")
+	h.File("proc/cpuinfo",
+		"processor\t: 0\nvendor_id\t: GenuineIntel\ncpu family\t: 6\nmodel\t\t: 143\n\nprocessor\t: 1\nmodel\t: 9\n")
 	m, err := Read(h.Root)
 	require.NoError(t, err)
 	var out bytes.Buffer
@@ -93,7 +95,8 @@ func TestWriteTopology(t *testing.T) {
 		require.Equal(t, numa, cpu.NUMA)
 		require.Equal(t, []string{"0000000f", "000000f0"}[numa], cpu.Affinity)
 		if runtime.GOARCH == "amd64" {
-			require.Equal(t, []string{"x86_64", "GenuineIntel", "6", "143"}, []string{cpu.Arch, cpu.Vendor, cpu.Family, cpu.Model})
+			require.Equal(t, []string{"x86_64", "GenuineIntel", "6", "143"},
+				[]string{cpu.Arch, cpu.Vendor, cpu.Family, cpu.Model})
 		}
 		require.Len(t, cpu.PCI, 1, "one PCI switch a socket")
 		require.Equal(t, "0x1000", cpu.PCI[0].Vendor)

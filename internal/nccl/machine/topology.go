@@ -11,7 +11,8 @@ import (
 	"strings"
 )
 
-// The elements of NCCL's topology file: https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-topo-file.
+// The elements of NCCL's topology file:
+// https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-topo-file.
 type (
 	xmlSystem struct {
 		XMLName xml.Name  `xml:"system"`
@@ -67,12 +68,14 @@ func (m Machine) WriteTopology(w io.Writer, nets []string) error {
 		for _, id := range g.Bridges {
 			parent = &m.bridge(parent, id).PCI
 		}
-		*parent = append(*parent, &xmlPCI{BusID: invented(i, 0), Class: "0x060400", Speed: linkSpeed, Width: linkWidth, PCI: []*xmlPCI{
-			{BusID: g.BusID},
-			{BusID: invented(i, 1), Class: "0x020000", Speed: linkSpeed, Width: linkWidth, Net: &xmlNet{nets[i]}},
-		}})
+		*parent = append(*parent,
+			&xmlPCI{BusID: invented(i, 0), Class: "0x060400", Speed: linkSpeed, Width: linkWidth, PCI: []*xmlPCI{
+				{BusID: g.BusID},
+				{BusID: invented(i, 1), Class: "0x020000", Speed: linkSpeed, Width: linkWidth, Net: &xmlNet{nets[i]}},
+			}})
 	}
-	if _, err := fmt.Fprintf(w, "<!-- %d GPUs, a network device near each: for NCCL_TOPO_FILE -->\n", len(m.GPUs)); err != nil {
+	if _, err := fmt.Fprintf(w, "<!-- %d GPUs, a network device near each: for NCCL_TOPO_FILE -->\n",
+		len(m.GPUs)); err != nil {
 		return err
 	}
 	out := xml.NewEncoder(w)
@@ -101,7 +104,10 @@ func (m Machine) cpu(of *xmlSystem, numa int) *xmlCPU {
 			return c
 		}
 	}
-	c := &xmlCPU{NUMA: numa, Arch: "x86_64", Affinity: word(filepath.Join(m.root, "sys/devices/system/node", fmt.Sprintf("node%d", numa)), "cpumap")}
+	c := &xmlCPU{
+		NUMA: numa, Arch: "x86_64",
+		Affinity: word(filepath.Join(m.root, "sys/devices/system/node", fmt.Sprintf("node%d", numa)), "cpumap"),
+	}
 	if runtime.GOARCH == "arm64" {
 		c.Arch = "arm64"
 	} else {

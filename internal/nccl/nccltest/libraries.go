@@ -48,7 +48,13 @@ func (p Plugin) Library(t *testing.T, path string) string {
 	return compile(t, path, fmt.Sprintf(`
 #include <string.h>
 typedef void (*logger)(int, unsigned long, const char *, int, const char *, ...);
-struct props { const char *name, *path; unsigned long guid; int pointers, global, speed, port; float latency; int rest[4]; };
+struct props {
+	const char *name, *path;
+	unsigned long guid;
+	int pointers, global, speed, port;
+	float latency;
+	int rest[4];
+};
 struct table { const char *name; int (*init)(logger); int (*devices)(int *); int (*properties)(int, struct props *); };
 static const char *const names[] = { "%s" }, *const paths[] = { "%[7]s" }, *const fails = "%[2]s";
 static int init(logger log)
@@ -67,9 +73,11 @@ static int properties(int device, struct props *p)
 	p->speed = 10000;
 	return 0;
 }
-struct table ncclNetPlugin_v8 = { "%[5]s", init, net, properties }, ncclCollNetPlugin_v8 = { "%[5]s", init, coll, properties };
+struct table ncclNetPlugin_v8 = { "%[5]s", init, net, properties };
+struct table ncclCollNetPlugin_v8 = { "%[5]s", init, coll, properties };
 %[6]s
-`, strings.Join(p.Devices, `", "`), p.Fails, len(p.Devices), p.CollNet, p.Name, more.String(), strings.Join(p.Paths, `", "`)))
+`, strings.Join(p.Devices, `", "`), p.Fails, len(p.Devices), p.CollNet, p.Name, more.String(),
+		strings.Join(p.Paths, `", "`)))
 }
 
 // Crashing compiles a library that ends any process that loads it.

@@ -83,7 +83,8 @@ func offerOf(table unsafe.Pointer) *Offer {
 			offer.Error = fmt.Sprintf("getProperties of device %d: error %d", i, result)
 			return offer
 		}
-		offer.Devices = append(offer.Devices, Device{Name: C.GoString(p.name), PCIPath: C.GoString(p.pci_path), Speed: int(p.speed)})
+		offer.Devices = append(offer.Devices,
+			Device{Name: C.GoString(p.name), PCIPath: C.GoString(p.pci_path), Speed: int(p.speed)})
 	}
 	return offer
 }

@@ -25,7 +25,9 @@ func TestMain(m *testing.M) {
 }
 
 func loader(vars ...string) Loader {
-	return Loader{Command: []string{os.Args[0]}, Env: append([]string{beChild + "=1", "GORACE=atexit_sleep_ms=0"}, vars...)}
+	return Loader{
+		Command: []string{os.Args[0]}, Env: append([]string{beChild + "=1", "GORACE=atexit_sleep_ms=0"}, vars...),
+	}
 }
 
 func TestVersion(t *testing.T) {
@@ -39,7 +41,8 @@ func TestVersion(t *testing.T) {
 
 func TestNCCL(t *testing.T) {
 	dir := t.TempDir()
-	path := nccltest.NCCL(t, dir, 23007, "ncclNetPlugin_v12", "ncclNetPlugin_v9", "ncclCollNetPlugin_v11", "no ncclTunerPlugin_v4 symbol")
+	path := nccltest.NCCL(t, dir, 23007, "ncclNetPlugin_v12", "ncclNetPlugin_v9", "ncclCollNetPlugin_v11",
+		"no ncclTunerPlugin_v4 symbol")
 	found := loader().Load(t.Context(), path)
 	require.Equal(t, Library{Path: path, NCCL: 23007}, found)
 	wants, err := Wanted(path)
@@ -48,7 +51,8 @@ func TestNCCL(t *testing.T) {
 
 	byName := loader("LD_LIBRARY_PATH="+dir).Load(t.Context(), "libnccl.so.2")
 	require.Equal(t, path, byName.Path, "the loader's search is the one that counts")
-	require.Contains(t, loader("LD_LIBRARY_PATH="+t.TempDir()).Load(t.Context(), "libnccl-net-no.so").Error, "No such file")
+	require.Contains(t, loader("LD_LIBRARY_PATH="+t.TempDir()).Load(t.Context(), "libnccl-net-no.so").Error,
+		"No such file")
 }
 
 func TestPlugin(t *testing.T) {
@@ -73,7 +77,8 @@ func TestPlugin(t *testing.T) {
 // What keeps a library from being used is told, and never harms who asks.
 func TestBroken(t *testing.T) {
 	dir := t.TempDir()
-	failing := nccltest.Plugin{Name: "mcast", Fails: "MCAST_X=1 is not allowed"}.Library(t, filepath.Join(dir, "failing.so"))
+	failing := nccltest.Plugin{Name: "mcast", Fails: "MCAST_X=1 is not allowed"}.Library(t,
+		filepath.Join(dir, "failing.so"))
 	found := loader().Load(t.Context(), failing)
 	require.Equal(t, "init: error 3", found.Net.Error)
 	require.Equal(t, "MCAST_X=1 is not allowed", found.Log[0])

@@ -25,5 +25,8 @@ void log_to_stderr(int level, unsigned long flags, const char *file, int line, c
 
 static inline int plugin_init(const struct plugin *p) { return p->init(log_to_stderr); }
 static inline int plugin_devices(const struct plugin *p, int *count) { return p->devices(count); }
-static inline int plugin_properties(const struct plugin *p, int device, struct net_properties *props) { return p->properties(device, props); }
+static inline int plugin_properties(const struct plugin *p, int device, struct net_properties *props)
+{
+	return p->properties(device, props);
+}
 static inline int version_of(void *get, int *version) { return ((int (*)(int *))get)(version); }

@@ -71,5 +71,6 @@ func (d *Disagreement) Words(about string) string {
 	if about != "" {
 		about = " about " + about
 	}
-	return fmt.Sprintf("ranks disagree%s: rank %d called %s, rank %d %s", about, d.Ranks[0], d.What[0], d.Ranks[1], d.What[1])
+	return fmt.Sprintf("ranks disagree%s: rank %d called %s, rank %d %s", about, d.Ranks[0], d.What[0], d.Ranks[1],
+		d.What[1])
 }

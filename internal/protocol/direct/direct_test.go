@@ -134,7 +134,10 @@ func TestAnySizeAndSplit(t *testing.T) {
 			of := giver(rng, to, size)
 			calls := make([]direct.Op, size)
 			for r := range calls {
-				calls[r] = direct.Op{Op: collective.Op{To: to, Count: count, Type: typ, Reduction: op, Factor: 3}, Send: random(rng, to, size, n), Of: of}
+				calls[r] = direct.Op{
+					Op: collective.Op{To: to, Count: count, Type: typ, Reduction: op, Factor: 3}, Send: random(rng, to, size, n),
+					Of: of,
+				}
 			}
 			for r := range comms {
 				var sum, recv []byte
@@ -178,13 +181,16 @@ func TestRoom(t *testing.T) {
 	c := newNetwork(2, 4096, 1)[0]
 	for i := range collective.MaxInFlight {
 		require.Equal(t, collective.MaxInFlight-i, c.Room())
-		c.Post(direct.Op{Op: collective.Op{Count: 1, Type: reduce.F32}, Send: make([]byte, 8), Recv: make([]byte, 4)}, uint32(i), nil)
+		c.Post(direct.Op{Op: collective.Op{Count: 1, Type: reduce.F32}, Send: make([]byte, 8), Recv: make([]byte, 4)},
+			uint32(i), nil)
 	}
 	assert.Zero(t, c.Room())
 }
 
 func TestMismatch(t *testing.T) {
-	base := direct.Op{Op: collective.Op{Count: 2, Type: reduce.F32, Reduction: reduce.Sum}, Send: make([]byte, 16), Recv: make([]byte, 8)}
+	base := direct.Op{
+		Op: collective.Op{Count: 2, Type: reduce.F32, Reduction: reduce.Sum}, Send: make([]byte, 16), Recv: make([]byte, 8),
+	}
 	floats := collective.Op{Count: 2, Type: reduce.F32, Reduction: reduce.Sum}
 	for name, op := range map[string]direct.Op{
 		"type":  {Op: collective.Op{Count: 2, Type: reduce.I32, Reduction: reduce.Sum}},
@@ -232,7 +238,8 @@ func TestMismatchOfCalls(t *testing.T) {
 		{root, [2]string{mine, "reduce to rank 4 number 3 (avg of f32, 400 bytes a shard)"}, true},
 		{shards, [2]string{mine, "reduce-scatter number 3 (avg of f32, 400 bytes a shard)"}, true},
 		{factor, [2]string{mine, "reduce to rank 5 number 3 (premulsum of f32, factor 0.5, 400 bytes a shard)"}, true},
-		{length, [2]string{"reduce to rank 1 number 0 (sum of f32, 8 bytes a shard)", "reduce to rank 1 number 0 (sum of f32, 4 bytes a shard)"}, false},
+		{length, [2]string{"reduce to rank 1 number 0 (sum of f32, 8 bytes a shard)",
+			"reduce to rank 1 number 0 (sum of f32, 4 bytes a shard)"}, false},
 	} {
 		comms := newNetwork(2, 4096, 1)
 		comms[0].Post(direct.Op{Op: step, Send: make([]byte, 8), Recv: make([]byte, 8)}, 0, nil)
@@ -255,7 +262,8 @@ func TestGarbageAndBrokenStreams(t *testing.T) {
 	comms := newNetwork(2, 4096, 1)
 	e := comms[0].end
 	e.queues[[2]int{1, 0}] = make([]byte, 64) // version 0
-	comms[0].Post(direct.Op{Op: collective.Op{Count: 1, Type: reduce.F32}, Send: make([]byte, 8), Recv: make([]byte, 4)}, 0, nil)
+	comms[0].Post(direct.Op{Op: collective.Op{Count: 1, Type: reduce.F32}, Send: make([]byte, 8), Recv: make([]byte, 4)},
+		0, nil)
 	comms[0].streams.Work(true)
 	var b *direct.BrokenError
 	require.ErrorAs(t, comms[0].Err(), &b)

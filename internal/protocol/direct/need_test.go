@@ -107,7 +107,8 @@ func TestAnnouncementComesWithTheNextOperation(t *testing.T) {
 	comms := newNetwork(4, 200, 1)
 	post := func(number uint32) {
 		for _, c := range comms {
-			c.Post(direct.Op{Op: collective.Op{Count: 10, Type: reduce.F32}, Send: make([]byte, 4*40), Recv: make([]byte, 40)}, number, nil)
+			c.Post(direct.Op{Op: collective.Op{Count: 10, Type: reduce.F32}, Send: make([]byte, 4*40), Recv: make([]byte, 40)},
+				number, nil)
 		}
 	}
 	post(0)

@@ -87,7 +87,8 @@ func (p *op) passes(from, owner, i int) (collective.Range, bool) {
 
 func (p *op) header() wire.Stream {
 	h := wire.Stream{
-		Type: uint8(p.Type), Op: uint8(p.Reduction), Of: p.Of, Seq: p.number, To: p.To, From: p.news.From, Epoch: p.news.Epoch,
+		Type: uint8(p.Type), Op: uint8(p.Reduction), Of: p.Of, Seq: p.number, To: p.To, From: p.news.From,
+		Epoch: p.news.Epoch,
 		Bytes: uint64(p.result()), Call: p.Call,
 	}
 	if p.Reduction == reduce.PremulSum {
@@ -124,9 +125,11 @@ func whole(h *wire.Stream) *wire.Stream {
 func describe(h *wire.Stream) collective.Text {
 	to := collective.TargetText(h.To)
 	if giver, one := h.Of.Root(); one {
-		return collective.Textf("%v of what rank %d alone gives, number %d (%d bytes)", to, collective.Place(giver), h.Seq, h.Bytes)
+		return collective.Textf("%v of what rank %d alone gives, number %d (%d bytes)", to, collective.Place(giver), h.Seq,
+			h.Bytes)
 	}
-	return collective.Textf("%v number %d (%s, %d bytes a shard)", to, h.Seq, reduce.Words(reduce.Type(h.Type), reduce.Op(h.Op), h.Factor), h.Bytes)
+	return collective.Textf("%v number %d (%s, %d bytes a shard)", to, h.Seq,
+		reduce.Words(reduce.Type(h.Type), reduce.Op(h.Op), h.Factor), h.Bytes)
 }
 
 // BrokenError says that the stream of a rank is lost.

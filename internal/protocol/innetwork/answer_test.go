@@ -194,7 +194,8 @@ func TestMissingIsNamedOnce(t *testing.T) {
 	assert.Equal(t, map[int]grant{0: {0, 16, []uint32{0, 1, 2, 3}, false}}, credits(s), "gaps")
 	contribute(s, 0, 0, 10, 12)
 	status(s, 0, wire.SlotStatus{Next: 14, Poll: true})
-	assert.Equal(t, map[int]grant{0: {0, 16, []uint32{0, 1, 2, 3, 8, 9, 11, 13}, false}}, credits(s), "a gap, and a poll that goes beyond")
+	assert.Equal(t, map[int]grant{0: {0, 16, []uint32{0, 1, 2, 3, 8, 9, 11, 13}, false}}, credits(s),
+		"a gap, and a poll that goes beyond")
 	complete(s, 0, 0, 4)
 	require.Len(t, results(s), 4)
 	status(s, 0, wire.SlotStatus{Have: 4, Next: 14})
@@ -203,7 +204,8 @@ func TestMissingIsNamedOnce(t *testing.T) {
 	complete(s, 0, 4, 10)
 	require.Len(t, results(s), 6)
 	status(s, 0, wire.SlotStatus{Have: 10, Next: 14})
-	assert.Equal(t, map[int]grant{0: {10, 26, []uint32{11, 13}, false}, 1: {base: 10, limit: 26}}, credits(s), "some came while the answer waited")
+	assert.Equal(t, map[int]grant{0: {10, 26, []uint32{11, 13}, false}, 1: {base: 10, limit: 26}}, credits(s),
+		"some came while the answer waited")
 }
 
 // TestGapBehindStatus: what a status says was sent is missing once something later has come.

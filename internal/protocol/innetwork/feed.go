@@ -22,19 +22,19 @@ type feed struct {
 	again  bitmap.Bitmap // slots to send again, by slot modulo window
 	scan   uint32        // no slot below is in again
 
-	cutoff   Time // the least pause before a poll
-	pause    Time // before the next poll; doubles while nothing is new
-	pollAt   Time // 0: nothing is outstanding
-	polled   Time // when the first poll went that no allowance followed yet, 0: none
-	asked    bool // a poll went, or could not go, that nothing answered
-	silent   Time // for how long, as silence counts it
-	looked   Time // when that was counted last
-	rtt      Time // of polls, smoothed
-	answered bool // an allowance has come since the poll before
-	poll     bool // a poll is due
-	more     bool // it may be followed by one without a pause, if results are owed
-	resent   uint64
-	polls    uint64
+	cutoff        Time // the least pause before a poll
+	pause         Time // before the next poll; doubles while nothing is new
+	pollAt        Time // 0: nothing is outstanding
+	polled        Time // when the first poll went that no allowance followed yet, 0: none
+	pollSent      bool // a poll went, or could not go, that nothing answered
+	unansweredFor Time // for how long, as silence counts it
+	countedAt     Time // when that was counted last
+	rtt           Time // of polls, smoothed
+	answered      bool // an allowance has come since the poll before
+	poll          bool // a poll is due
+	more          bool // it may be followed by one without a pause, if results are owed
+	resent        uint64
+	polls         uint64
 }
 
 func (f *feed) init(t *Terms) {
@@ -63,8 +63,8 @@ func (f *feed) take() (slot uint32, again, ok bool) {
 	return 0, false, false
 }
 
-// reach returns how many slots from slot on may be sent in a row, at most n: so many have something to send.
-func (f *feed) reach(slot uint32, again bool, n int) int {
+// runLength returns how many slots from slot on may be sent in a row, at most n: so many have something to send.
+func (f *feed) runLength(slot uint32, again bool, n int) int {
 	if !again {
 		return min(n, int(f.limit-slot))
 	}
@@ -100,16 +100,16 @@ func (f *feed) arm(now Time) {
 	}
 }
 
-// hasten makes the next poll come within d. While a poll is on its way this does nothing: its answer may bring the
+// pollWithin makes the next poll come within d. While a poll is on its way this does nothing: its answer may bring the
 // missing results, and a poll for every result would bring all of them every time.
-func (f *feed) hasten(now, d Time) {
+func (f *feed) pollWithin(now, d Time) {
 	if f.polled == 0 && f.pollAt > now+d {
 		f.pollAt = now + d
 	}
 }
 
-// heard notes that the node lives.
-func (f *feed) heard() { f.asked = false }
+// answeredNow notes that the node lives.
+func (f *feed) answeredNow() { f.pollSent = false }
 
 // measure learns from an allowance how long an answer takes. It may be the
 // answer to an earlier poll that was lost: rather too long than too short.
@@ -131,7 +131,7 @@ func (f *feed) credit(now Time, c *wire.SlotCredit) bool {
 	if wire.Before(f.next, c.Base) || !wire.Before(c.Base, c.Limit) || wire.Before(c.Base+uint32(f.window), c.Limit) {
 		return false
 	}
-	f.heard()
+	f.answeredNow()
 	f.answered = true
 	f.measure(now)
 	moved := wire.Before(f.base, c.Base)
@@ -204,8 +204,8 @@ func (f *feed) polling(now Time) (poll, heard bool) {
 
 // ask notes that the node has something to answer.
 func (f *feed) ask(now Time) {
-	if !f.asked {
-		f.asked, f.silent, f.looked = true, 0, now
+	if !f.pollSent {
+		f.pollSent, f.unansweredFor, f.countedAt = true, 0, now
 	}
 }
 
@@ -217,13 +217,13 @@ func (f *feed) blocked(now Time) {
 	}
 }
 
-// silence returns for how long polls have gone unanswered. Between two looks it counts a quarter of limit at most: a side
-// that stood still did not wait.
+// silence returns for how long polls have gone unanswered. Between two looks it counts a quarter of limit at most: a
+// side that stood still did not wait.
 func (f *feed) silence(now, limit Time) Time {
-	if !f.asked {
+	if !f.pollSent {
 		return 0
 	}
-	f.silent += min(now-f.looked, limit/4)
-	f.looked = now
-	return f.silent
+	f.unansweredFor += min(now-f.countedAt, limit/4)
+	f.countedAt = now
+	return f.unansweredFor
 }

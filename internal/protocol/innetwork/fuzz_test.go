@@ -77,7 +77,10 @@ func FuzzStage(f *testing.F) {
 	f.Add(byte(2), []byte("\x00\x00\x00\x00\x87\x10\x00\x01\x00\x00\x87\x10\x03\x00\x00\x07\x10\x04\x02\x02"))
 	f.Fuzz(func(t *testing.T, mode byte, calls []byte) {
 		const ranks = 3
-		terms := Terms{Job: 9, Ranks: ranks, Stripes: 1, Chunk: 64, Slots: 8, First: 1<<32 - 3, Cutoff: time.Millisecond, Queue: int(mode >> 4 & 7)}
+		terms := Terms{
+			Job: 9, Ranks: ranks, Stripes: 1, Chunk: 64, Slots: 8, First: 1<<32 - 3, Cutoff: time.Millisecond,
+			Queue: int(mode >> 4 & 7),
+		}
 		c := StageConfig{Terms: terms, Members: ranks, Owner: []int{0, 1, 2}, Reproducible: mode&1 != 0}
 		if mode&2 != 0 { // ranks 1 and 2 are below a node, and rank 0 is elsewhere
 			c.Wide, c.Parent, c.Members, c.Owner = true, true, 2, []int{-1, 0, 1}
@@ -98,7 +101,9 @@ func FuzzStage(f *testing.F) {
 				stage.Kept(member, &h, &wire.SlotKept{Slots: uint32(s.byte()), Bytes: 4 * uint32(s.byte())})
 			case 2:
 				h := s.header(&terms, wire.Status, member)
-				st := wire.SlotStatus{Have: s.slot(terms.First), Next: s.slot(terms.First), Poll: s.byte()&1 != 0, Held: s.set(0).Bits}
+				st := wire.SlotStatus{
+					Have: s.slot(terms.First), Next: s.slot(terms.First), Poll: s.byte()&1 != 0, Held: s.set(0).Bits,
+				}
 				stage.Status(now, member, &h, &st)
 			case 3:
 				if h := s.header(&terms, wire.Result, c.Number); c.Parent {

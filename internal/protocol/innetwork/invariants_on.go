@@ -52,7 +52,8 @@ func (s *Stage) wrong() error {
 		case !wire.Before(n, s.top) && (count != 0 || sl.result || sl.queued):
 			return fmt.Errorf("slot %d is in use, and counts as free", n)
 		case sl.summed > count || sl.complete != (count == s.cfg.Members):
-			return fmt.Errorf("slot %d: %d of %d members have contributed, %d were summed, complete: %t", n, count, s.cfg.Members, sl.summed, sl.complete)
+			return fmt.Errorf("slot %d: %d of %d members have contributed, %d were summed, complete: %t", n, count,
+				s.cfg.Members, sl.summed, sl.complete)
 		case sl.result && !sl.complete || (sl.sent || sl.queued) && !sl.result:
 			return fmt.Errorf("slot %d: a result is there, is to be sent or was sent before the slot was complete", n)
 		}
@@ -69,7 +70,8 @@ func (s *Stage) wrong() error {
 		}
 	}
 	if results != s.results || queued != s.ready.len() || due != s.due.len() {
-		return fmt.Errorf("%d results, %d to be sent, %d allowances due; counted %d, %d and %d", results, queued, due, s.results, s.ready.len(), s.due.len())
+		return fmt.Errorf("%d results, %d to be sent, %d allowances due; counted %d, %d and %d", results, queued, due,
+			s.results, s.ready.len(), s.due.len())
 	}
 	if s.up != nil {
 		return s.up.wrong()
@@ -109,8 +111,10 @@ func (s *stripe) wrong() error {
 }
 
 func (f *feed) wrong() error {
-	if wire.Before(f.next, f.base) || wire.Before(f.limit, f.next) || wire.Before(f.end, f.next) || f.limit-f.base > uint32(f.window) {
-		return fmt.Errorf("base %d, next %d, end %d, limit %d with a window of %d: out of order", f.base, f.next, f.end, f.limit, f.window)
+	if wire.Before(f.next, f.base) || wire.Before(f.limit, f.next) || wire.Before(f.end, f.next) ||
+		f.limit-f.base > uint32(f.window) {
+		return fmt.Errorf("base %d, next %d, end %d, limit %d with a window of %d: out of order", f.base, f.next, f.end,
+			f.limit, f.window)
 	}
 	if err := f.again.Verify(); err != nil {
 		return fmt.Errorf("again: %w", err)

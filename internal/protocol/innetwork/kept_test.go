@@ -28,7 +28,8 @@ func TestKeptRuns(t *testing.T) {
 	for _, c := range []struct {
 		typ  reduce.Type
 		keep bool
-	}{{reduce.F32, true}, {reduce.F64, true}, {reduce.U8, true}, {reduce.F16, false}, {reduce.BF16, false}, {reduce.E4M3, false}} {
+	}{{reduce.F32, true}, {reduce.F64, true}, {reduce.U8, true}, {reduce.F16, false}, {reduce.BF16, false},
+		{reduce.E4M3, false}} {
 		m := newMember(1)
 		m.Post(0, collective.Op{Count: 250 / c.typ.Size(), Type: c.typ})
 		kept, bytes := 0, 0
@@ -106,7 +107,8 @@ func TestKeptIsChecked(t *testing.T) {
 		refuse(name, h, wire.SlotKept{Slots: 2, Bytes: 128})
 	}
 	for _, k := range []wire.SlotKept{
-		{}, {Slots: 0, Bytes: 64}, {Slots: 1, Bytes: 0}, {Slots: 1, Bytes: 65}, {Slots: 1, Bytes: 68}, {Slots: 2, Bytes: 64}, {Slots: 2, Bytes: 126},
+		{}, {Slots: 0, Bytes: 64}, {Slots: 1, Bytes: 0}, {Slots: 1, Bytes: 65}, {Slots: 1, Bytes: 68}, {Slots: 2, Bytes: 64},
+		{Slots: 2, Bytes: 126},
 		{Slots: 17, Bytes: 17 * 64}, {Slots: math.MaxUint32, Bytes: math.MaxUint32}, {Slots: 1, Bytes: math.MaxUint32 - 3},
 	} {
 		refuse(fmt.Sprintf("%+v", k), good, k)

@@ -19,10 +19,13 @@ func TestLayoutCoversEveryByteOnce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		tracks := rapid.IntRange(1, 4).Draw(t, "tracks")
 		terms := Terms{
-			Ranks: rapid.IntRange(1, 9).Draw(t, "ranks"), Stripes: tracks * rapid.IntRange(1, 4).Draw(t, "stripes"), Tracks: tracks,
-			Chunk: 8 * rapid.SampledFrom([]int{1, 2, 180, 1023, 8184}).Draw(t, "chunk"), Wide: rapid.Bool().Draw(t, "wide"),
+			Ranks: rapid.IntRange(1, 9).Draw(t, "ranks"), Stripes: tracks * rapid.IntRange(1, 4).Draw(t, "stripes"),
+			Tracks: tracks,
+			Chunk:  8 * rapid.SampledFrom([]int{1, 2, 180, 1023, 8184}).Draw(t, "chunk"), Wide: rapid.Bool().Draw(t, "wide"),
 		}
-		o := collective.Op{Type: rapid.SampledFrom([]reduce.Type{reduce.U8, reduce.E4M3, reduce.BF16, reduce.F32, reduce.F64}).Draw(t, "type")}
+		o := collective.Op{
+			Type: rapid.SampledFrom([]reduce.Type{reduce.U8, reduce.E4M3, reduce.BF16, reduce.F32, reduce.F64}).Draw(t, "type"),
+		}
 		// Up to four rows a stripe, or so many chunks that it stays fast.
 		row := max(1, BlockBytes/terms.Chunk) * terms.chunkElements(o.Type)
 		most := min(4*terms.Stripes*row, 400*terms.chunkElements(o.Type))
@@ -116,9 +119,11 @@ func TestTermsCheck(t *testing.T) {
 	good := Terms{Ranks: 4, Stripes: 2, Chunk: 64, Slots: 8}
 	require.NoError(t, good.Check())
 	for _, spoil := range []func(*Terms){
-		func(t *Terms) { t.Ranks = 0 }, func(t *Terms) { t.Ranks = 1<<15 + 1 }, func(t *Terms) { t.Stripes = 0 }, func(t *Terms) { t.Stripes = 257 },
+		func(t *Terms) { t.Ranks = 0 }, func(t *Terms) { t.Ranks = 1<<15 + 1 }, func(t *Terms) { t.Stripes = 0 },
+		func(t *Terms) { t.Stripes = 257 },
 		func(t *Terms) { t.Chunk = 12 }, func(t *Terms) { t.Chunk = 0 }, func(t *Terms) { t.Chunk = 1<<16 + 8 },
-		func(t *Terms) { t.Slots = 0 }, func(t *Terms) { t.Slots = 6 }, func(t *Terms) { t.Slots = 2 * MaxSlots }, func(t *Terms) { t.Queue = -1 },
+		func(t *Terms) { t.Slots = 0 }, func(t *Terms) { t.Slots = 6 }, func(t *Terms) { t.Slots = 2 * MaxSlots },
+		func(t *Terms) { t.Queue = -1 },
 	} {
 		terms := good
 		spoil(&terms)

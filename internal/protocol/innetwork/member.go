@@ -140,7 +140,7 @@ func (m *Member) NextRun(stripe int) (Run, bool) {
 	}
 	p := m.find(stripe, slot)
 	c := p.at(stripe, slot)
-	n := s.reach(slot, again, c.run)
+	n := s.runLength(slot, again, c.run)
 	r := Run{
 		Head: wire.Slot{
 			Kind: wire.Contribution, Type: uint8(p.Type), Op: uint8(p.Reduction), Stripe: uint8(stripe),
@@ -204,7 +204,7 @@ func (m *Member) Place(_ Time, h *wire.Slot, n int) (Place, bool) {
 	if c.owner != m.rank || n != c.bytes {
 		return Place{}, false
 	}
-	s.heard()
+	s.answeredNow()
 	return Place{p.seq, c.offset, c.bytes, p.keeps}, true
 }
 
@@ -216,7 +216,7 @@ func (m *Member) Received(now Time, h *wire.Slot) {
 	m.advance(int(h.Stripe))
 	s.arm(now)
 	if s.held.Count() > 0 {
-		s.hasten(now, m.terms.Reorder)
+		s.pollWithin(now, m.terms.Reorder)
 	}
 	m.verify()
 }

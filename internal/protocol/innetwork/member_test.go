@@ -47,7 +47,8 @@ func grantTo(m *Member, base, limit uint32, missing ...byte) (*wire.Slot, *wire.
 func resultFor(m *Member, slot uint32) *wire.Slot {
 	p := m.find(0, slot)
 	return &wire.Slot{
-		Kind: wire.Result, Type: uint8(reduce.I32), Job: 9, Member: uint16(m.number), Owner: uint16(m.rank), Shape: p.shape, Slot: slot,
+		Kind: wire.Result, Type: uint8(reduce.I32), Job: 9, Member: uint16(m.number), Owner: uint16(m.rank), Shape: p.shape,
+		Slot: slot,
 	}
 }
 

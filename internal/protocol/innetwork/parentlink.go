@@ -89,7 +89,7 @@ func (s *Stage) Result(now Time, h *wire.Slot, payload []byte) {
 		s.stats.Malformed++
 		return
 	}
-	s.up.heard()
+	s.up.answeredNow()
 	s.up.ack = true
 	if sl.result {
 		s.stats.Duplicates++
@@ -100,7 +100,7 @@ func (s *Stage) Result(now Time, h *wire.Slot, payload []byte) {
 	s.up.again.Clear(s.up.index(h.Slot))
 	s.up.arm(now)
 	if s.up.want(s); wire.Before(s.up.wanted, h.Slot) {
-		s.up.hasten(now, s.cfg.Reorder)
+		s.up.pollWithin(now, s.cfg.Reorder)
 	}
 }
 
@@ -140,7 +140,9 @@ func (s *Stage) NextStatus(now Time) (wire.Slot, wire.SlotStatus, bool) {
 			return s.slots[s.index(p.have+uint32(i))].result
 		})
 	}
-	return wire.Slot{Kind: wire.Status, Stripe: uint8(s.cfg.Stripe), Member: uint16(p.number), Slot: p.have, Job: s.cfg.Job},
+	return wire.Slot{
+			Kind: wire.Status, Stripe: uint8(s.cfg.Stripe), Member: uint16(p.number), Slot: p.have, Job: s.cfg.Job,
+		},
 		wire.SlotStatus{Have: p.have, Next: p.next, Poll: poll, Heard: heard, Held: held}, true
 }
 

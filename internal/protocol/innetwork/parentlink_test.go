@@ -141,7 +141,8 @@ func TestNodeRefusesAllowances(t *testing.T) {
 		"member":                    func(h *wire.Slot, _ *wire.SlotCredit) { h.Member = 0 },
 		"results that are not held": func(_ *wire.Slot, c *wire.SlotCredit) { c.Base = 1 },
 	} {
-		h, c := wire.Slot{Kind: wire.Allowance, Job: 9, Member: 5}, wire.SlotCredit{Limit: 16, Missing: wire.SlotSet{Bits: []byte{1}}}
+		h, c := wire.Slot{Kind: wire.Allowance, Job: 9, Member: 5},
+			wire.SlotCredit{Limit: 16, Missing: wire.SlotSet{Bits: []byte{1}}}
 		spoil(&h, &c)
 		s.Credit(0, &h, &c)
 		refused++
@@ -192,7 +193,8 @@ func TestNodePassesOthers(t *testing.T) {
 	require.Equal(t, []uint32{0}, climb(t, s, 0, 1))
 	s.Expire(time.Millisecond)
 	st := report(s, time.Millisecond)
-	assert.Equal(t, &wire.SlotStatus{Have: 1, Next: 1, Poll: true, Held: []byte{}}, st, "the others are complete, but not sent")
+	assert.Equal(t, &wire.SlotStatus{Have: 1, Next: 1, Poll: true, Held: []byte{}}, st,
+		"the others are complete, but not sent")
 	require.Equal(t, []uint32{1, 2}, climb(t, s, 0, 3))
 	allow(s, 0, 3, 19)
 	assert.Zero(t, s.Stats().Malformed)

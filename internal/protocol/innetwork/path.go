@@ -32,7 +32,8 @@ type MemberMismatchError struct {
 
 // Error names both by their numbers.
 func (e *MemberMismatchError) Error() string {
-	return fmt.Sprintf("members disagree: member %d called %s, member %d %s", e.Members[0], e.What[0], e.Members[1], e.What[1])
+	return fmt.Sprintf("members disagree: member %d called %s, member %d %s", e.Members[0], e.What[0], e.Members[1],
+		e.What[1])
 }
 
 // PathError says that datagrams with elements do not pass between a node and a member, although

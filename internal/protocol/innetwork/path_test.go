@@ -164,7 +164,8 @@ func TestEcho(t *testing.T) {
 	good.Slot = 64
 	require.Equal(t, good, h, "the answer says to what")
 	require.True(t, s.Echo(1, &h, 0))
-	for _, bad := range []wire.Slot{{Kind: wire.Echo, Job: 8, Member: 1}, {Kind: wire.Echo, Job: 9}, {Kind: wire.Status, Job: 9, Member: 1}} {
+	for _, bad := range []wire.Slot{{Kind: wire.Echo, Job: 8, Member: 1}, {Kind: wire.Echo, Job: 9},
+		{Kind: wire.Status, Job: 9, Member: 1}} {
 		require.False(t, s.Echo(1, &bad, 64))
 	}
 	require.False(t, s.Echo(1, &h, 65))

@@ -26,7 +26,11 @@ type rig struct {
 
 func newRig(t testing.TB, ranks int, reproducible bool, count int) *rig {
 	t.Helper()
-	g := &rig{terms: Terms{Job: 9, Ranks: ranks, Stripes: 1, Chunk: 64, Slots: 8, First: math.MaxUint32 - 3, Cutoff: time.Millisecond}}
+	g := &rig{
+		terms: Terms{
+			Job: 9, Ranks: ranks, Stripes: 1, Chunk: 64, Slots: 8, First: math.MaxUint32 - 3, Cutoff: time.Millisecond,
+		},
+	}
 	c := StageConfig{Terms: g.terms, Members: ranks, Owner: make([]int, ranks), Reproducible: reproducible}
 	for r := range ranks {
 		c.Owner[r] = r
@@ -169,9 +173,12 @@ func TestGarbageChangesNothing(t *testing.T) {
 // TestMismatch: members that call different things are told who and what; then nothing changes any more.
 func TestMismatch(t *testing.T) {
 	for name, spoil := range map[string]func(*wire.Slot){
-		"type": func(h *wire.Slot) { h.Type = uint8(reduce.F32) }, "type that no owner keeps": func(h *wire.Slot) { h.Type = uint8(reduce.BF16) }, "op": func(h *wire.Slot) { h.Op = uint8(reduce.Max) },
-		"owner": func(h *wire.Slot) { h.Owner, h.Kind = 1, wire.Kept }, "last": func(h *wire.Slot) { h.Last = true },
-		"shape": func(h *wire.Slot) { h.Shape++ }, "factor": func(h *wire.Slot) { h.Factor = 2 },
+		"type":                     func(h *wire.Slot) { h.Type = uint8(reduce.F32) },
+		"type that no owner keeps": func(h *wire.Slot) { h.Type = uint8(reduce.BF16) },
+		"op":                       func(h *wire.Slot) { h.Op = uint8(reduce.Max) },
+		"owner":                    func(h *wire.Slot) { h.Owner, h.Kind = 1, wire.Kept },
+		"last":                     func(h *wire.Slot) { h.Last = true },
+		"shape":                    func(h *wire.Slot) { h.Shape++ }, "factor": func(h *wire.Slot) { h.Factor = 2 },
 		"factor that is no number": func(h *wire.Slot) { h.Factor = math.NaN() }, "elements": nil,
 	} {
 		s := newStage(t, stageConfig())

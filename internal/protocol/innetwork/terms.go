@@ -36,7 +36,8 @@ type Time = collective.Time
 const (
 	// MaxSlots bounds the window of a stripe: the missing ones of a whole window fit one message.
 	MaxSlots = 8 * wire.MaxSlotSet
-	// BlockBytes is about how much of one shard follows in one go, before the next owner's turn: what one call to the kernel takes.
+	// BlockBytes is about how much of one shard follows in one go, before the next owner's turn: what one call to the
+	// kernel takes.
 	BlockBytes = 64 << 10
 )
 

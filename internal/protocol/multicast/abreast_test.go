@@ -72,7 +72,9 @@ func TestFalseAlarm(t *testing.T) {
 	p.rate = 1e-12
 	require.Equal(t, p.alpha+maxCutoff, p.cutoff(1<<31), "nor does next to none overflow")
 
-	c := New(Config{Rank: 1, Size: 2, Chunk: 1000, Window: 4, Chains: 1, Subgroups: 1, Arena: 64, Cutoff: time.Millisecond})
+	c := New(Config{
+		Rank: 1, Size: 2, Chunk: 1000, Window: 4, Chains: 1, Subgroups: 1, Arena: 64, Cutoff: time.Millisecond,
+	})
 	_, err := c.Post(0, Op{Collective: wire.Broadcast, Bytes: 4000})
 	require.NoError(t, err)
 	receive := func(at Time, psn uint32) {

@@ -40,7 +40,8 @@ func openLarge(b testing.TB, cfg Config, bytes int) *Comm {
 		b.Fatal(err)
 	}
 	for k := range c.topo.Rounds() {
-		c.Control(0, c.topo.From(k), &wire.Control{Kind: wire.Ready, Round: uint8(k), Collective: wire.Allgather, Bytes: uint64(bytes)})
+		c.Control(0, c.topo.From(k),
+			&wire.Control{Kind: wire.Ready, Round: uint8(k), Collective: wire.Allgather, Bytes: uint64(bytes)})
 	}
 	for {
 		if _, ok := c.NextControl(); !ok {
@@ -68,7 +69,8 @@ func oneSmall(b testing.TB, c *Comm, seq *uint32) {
 		b.Fatal(err)
 	}
 	for k := 0; k < c.topo.Rounds() && c.ops.at(*seq).mode.barrier; k++ { // it opens an epoch
-		c.Control(now, c.topo.From(k), &wire.Control{Kind: wire.Ready, Round: uint8(k), Seq: *seq, Collective: wire.Allgather, Bytes: 1024})
+		c.Control(now, c.topo.From(k),
+			&wire.Control{Kind: wire.Ready, Round: uint8(k), Seq: *seq, Collective: wire.Allgather, Bytes: 1024})
 	}
 	if c.Err() != nil {
 		b.Fatal(c.Err())

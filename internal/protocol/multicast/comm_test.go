@@ -59,7 +59,8 @@ func TestPostRefuses(t *testing.T) {
 		{Op{Collective: wire.Allgather, Bytes: 8, Stride: -1}, "stride of -1 bytes"},
 		{Op{Collective: wire.Allgather, Bytes: 8, Slots: []int{0, 1}}, "slots of 2 ranks; there are 3"},
 		{Op{Collective: wire.Allgather, Bytes: 8, Slots: []int{}}, "slots of 0 ranks; there are 3"},
-		{Op{Collective: wire.Allgather, Bytes: 8, Slots: []int{2, 0, 2}}, "slots [2 0 2]; each must be at least 0, and no other rank's"},
+		{Op{Collective: wire.Allgather, Bytes: 8, Slots: []int{2, 0, 2}},
+			"slots [2 0 2]; each must be at least 0, and no other rank's"},
 		{Op{Collective: wire.Allgather, Bytes: 8, Slots: []int{0, -1, 2}}, "slots [0 -1 2]"},
 		{Op{Collective: wire.Allgather, Bytes: -1}, "size of -1 bytes; it must be at least 0"},
 		{Op{Collective: wire.Allgather, Bytes: math.MaxInt}, "it must be below"},
@@ -166,8 +167,9 @@ func TestImpossibleMessages(t *testing.T) {
 		from int
 		m    wire.Control
 	}{
-		"ready from the wrong rank":    {1, ready},
-		"ready of no round":            {3, wire.Control{Kind: wire.Ready, Round: 200, Collective: wire.Allgather, Bytes: 10}},
+		"ready from the wrong rank": {1, ready},
+		"ready of no round": {3,
+			wire.Control{Kind: wire.Ready, Round: 200, Collective: wire.Allgather, Bytes: 10}},
 		"done from the left":           {3, wire.Control{Kind: wire.Done}},
 		"done of an operation to come": {1, wire.Control{Kind: wire.Done, Seq: 7}},
 		"activate from the right":      {1, wire.Control{Kind: wire.Activate}},
@@ -175,10 +177,13 @@ func TestImpossibleMessages(t *testing.T) {
 		"credit for no root":           {1, wire.Control{Kind: wire.Credit, Root: 9, PSN: 1}},
 		"credit beyond the shard":      {1, wire.Control{Kind: wire.Credit, Root: 0, PSN: 4}},
 		"fetch from the left":          {3, wire.Control{Kind: wire.Fetch, Collective: wire.Allgather, Bytes: 10, Count: 1}},
-		"fetch of no root":             {1, wire.Control{Kind: wire.Fetch, Collective: wire.Allgather, Bytes: 10, Root: 9, Count: 1}},
-		"fetch beyond the shard":       {1, wire.Control{Kind: wire.Fetch, Collective: wire.Allgather, Bytes: 10, PSN: 2, Count: 2}},
-		"fetch that wraps":             {1, wire.Control{Kind: wire.Fetch, Collective: wire.Allgather, Bytes: 10, PSN: math.MaxUint32, Count: 2}},
-		"repair":                       {3, wire.Control{Kind: wire.Repair}},
+		"fetch of no root": {1,
+			wire.Control{Kind: wire.Fetch, Collective: wire.Allgather, Bytes: 10, Root: 9, Count: 1}},
+		"fetch beyond the shard": {1,
+			wire.Control{Kind: wire.Fetch, Collective: wire.Allgather, Bytes: 10, PSN: 2, Count: 2}},
+		"fetch that wraps": {1,
+			wire.Control{Kind: wire.Fetch, Collective: wire.Allgather, Bytes: 10, PSN: math.MaxUint32, Count: 2}},
+		"repair": {3, wire.Control{Kind: wire.Repair}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := plain(4, 4)
@@ -358,8 +363,9 @@ func TestReorderWidens(t *testing.T) {
 // Gaps that have closed do not fill the list: then later ones would be asked
 // for at once.
 func TestClosedGapsAreStruckOff(t *testing.T) {
-	c := New(Config{Rank: 1, Size: 2, Chunk: 1, Chains: 1, Subgroups: 1, Arena: 1 << 20, Eager: 1 << 20, EagerChunks: 1 << 20,
-		Cutoff: time.Second, Reorder: time.Second})
+	c := New(Config{Rank: 1, Size: 2, Chunk: 1, Chains: 1, Subgroups: 1, Arena: 1 << 20, Eager: 1 << 20,
+		EagerChunks: 1 << 20,
+		Cutoff:      time.Second, Reorder: time.Second})
 	_, err := c.Post(0, Op{Collective: wire.Broadcast, Bytes: 10_000})
 	require.NoError(t, err)
 	take := func(psn int) {

@@ -60,25 +60,30 @@ func mismatch(t *testing.T, a, b Op, odd, size int, early bool) {
 		}
 	}
 	var m *collective.MismatchError
-	require.ErrorAs(t, err, &m, "rank %d of %d calls %v, the others %v, early %t\n%s", odd, size, b, a, early, n.log.String())
+	require.ErrorAs(t, err, &m, "rank %d of %d calls %v, the others %v, early %t\n%s", odd, size, b, a, early,
+		n.log.String())
 	for k, r := range m.Who {
-		require.True(t, strings.HasPrefix(m.What[k].String(), called[r].String()), "%q does not tell of %v", m.What[k], called[r])
+		require.True(t, strings.HasPrefix(m.What[k].String(), called[r].String()), "%q does not tell of %v", m.What[k],
+			called[r])
 	}
 	require.NotEqual(t, m.What[0], m.What[1])
 	require.ErrorContains(t, err, "operation 0")
 }
 
 // TestMismatchOfCalls: ranks that post the same operation, as a step of different calls, are told what these
-// are, however the operation travels and in whichever order they come to it; and nobody takes a chunk of the other call.
+// are, however the operation travels and in whichever order they come to it; and nobody takes a chunk of the other
+// call.
 func TestMismatchOfCalls(t *testing.T) {
 	steps := []Op{
 		{Collective: wire.Barrier}, {Collective: wire.Barrier, Sync: true},
 		{Collective: wire.Allgather}, {Collective: wire.Allgather, Bytes: 64}, {Collective: wire.Allgather, Bytes: 100_000},
-		{Collective: wire.Broadcast}, {Collective: wire.Broadcast, Bytes: 64, Root: 1}, {Collective: wire.Broadcast, Bytes: 100_000},
+		{Collective: wire.Broadcast}, {Collective: wire.Broadcast, Bytes: 64, Root: 1},
+		{Collective: wire.Broadcast, Bytes: 100_000},
 		{Collective: wire.Broadcast, Bytes: 100_000, Sync: true, Root: 1},
 	}
 	calls := []wire.Call{
-		{Collective: wire.Broadcast, Root: 0, Number: 7, Bytes: 64}, {Collective: wire.Broadcast, Root: 1, Number: 7, Bytes: 64},
+		{Collective: wire.Broadcast, Root: 0, Number: 7, Bytes: 64},
+		{Collective: wire.Broadcast, Root: 1, Number: 7, Bytes: 64},
 		{Collective: wire.Allgather, Number: 7, Bytes: 64}, {Collective: wire.Broadcast, Root: 0, Number: 8, Bytes: 64},
 	}
 	for _, lossless := range []bool{false, true} {
@@ -133,14 +138,16 @@ func mismatchOfCalls(t *testing.T, lossless bool, step Op, most, its wire.Call, 
 		}
 	}
 	var m *collective.MismatchError
-	require.ErrorAs(t, err, &m, "lossless %t, %v: rank %d of %d, early %t, lost %t\n%s", lossless, step, odd, size, early, lost, n.log.String())
+	require.ErrorAs(t, err, &m, "lossless %t, %v: rank %d of %d, early %t, lost %t\n%s", lossless, step, odd, size, early,
+		lost, n.log.String())
 	require.True(t, m.Called)
 	for k, r := range m.Who {
 		called := most
 		if r == odd {
 			called = its
 		}
-		require.True(t, strings.HasPrefix(m.What[k].String(), opOfCall(&called).String()), "%q does not tell of %+v", m.What[k], called)
+		require.True(t, strings.HasPrefix(m.What[k].String(), opOfCall(&called).String()), "%q does not tell of %+v",
+			m.What[k], called)
 	}
 	require.NotEqual(t, m.What[0], m.What[1])
 	if most.Number == its.Number {

@@ -43,7 +43,8 @@ func TestExpectFrom(t *testing.T) {
 	later := head(1, 0)
 	later.Seq = 1
 	for what, h := range map[string]*wire.Data{
-		"has arrived": h, "is the own shard's": head(2, 0), "is behind the shard": head(1, chunks), "is of no rank": head(3, 0),
+		"has arrived": h, "is the own shard's": head(2, 0), "is behind the shard": head(1, chunks),
+		"is of no rank":           head(3, 0),
 		"is of a later operation": later,
 	} {
 		_, ok = c.Expect(h)

@@ -40,6 +40,7 @@ func (c *Comm) disagreeHow(p *op, from int, mine, theirs string) {
 
 func (c *Comm) mismatch(number uint32, from int, mine, theirs collective.Text, called bool) {
 	c.Fail(&collective.MismatchError{
-		About: fmt.Sprintf("operation %d", number), Who: [2]int{c.cfg.Rank, from}, What: [2]collective.Text{mine, theirs}, Called: called,
+		About: fmt.Sprintf("operation %d", number), Who: [2]int{c.cfg.Rank, from}, What: [2]collective.Text{mine, theirs},
+		Called: called,
 	})
 }

@@ -19,7 +19,9 @@ func TestSlowRootsGetOn(t *testing.T) {
 		for _, chains := range []int{1, 2, ranks} {
 			for _, window := range []int{1, 2, 3, 5, 8, 9, 40, 200} {
 				for _, o := range []Op{{Collective: wire.Allgather, Bytes: 57}, {Collective: wire.Broadcast, Root: 1, Bytes: 301}} {
-					slowRootsGetOn(t, Config{Size: ranks, Chunk: 1, Window: window, Chains: chains, Subgroups: 1, Arena: 64, Cutoff: time.Second}, o)
+					slowRootsGetOn(t, Config{
+						Size: ranks, Chunk: 1, Window: window, Chains: chains, Subgroups: 1, Arena: 64, Cutoff: time.Second,
+					}, o)
 				}
 			}
 		}

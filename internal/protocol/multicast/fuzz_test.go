@@ -18,7 +18,8 @@ func FuzzComm(f *testing.F) {
 	f.Fuzz(func(t *testing.T, mode byte, script []byte) {
 		cfg := Config{
 			Rank: 1, Size: 4, Chunk: 16, Chains: 1 + int(mode>>4)%4, Subgroups: 1 + int(mode>>6), Window: int(mode >> 2 & 3 * 3),
-			Cutoff: 10, Reorder: Time(mode >> 3 & 1 * 5), Lossless: mode&1 != 0, Eager: 400 * int(mode>>1&1), Arena: 1000, EagerChunks: 40,
+			Cutoff: 10, Reorder: Time(mode >> 3 & 1 * 5), Lossless: mode&1 != 0, Eager: 400 * int(mode>>1&1), Arena: 1000,
+			EagerChunks: 40,
 		}
 		if !cfg.Lossless {
 			cfg.Reads = int(mode >> 4 & 3)
@@ -88,7 +89,8 @@ func (z *fuzzer) step() {
 		}
 	case 1, 2:
 		h := wire.Data{
-			Collective: wire.Collective(1 + z.byte()%3), Root: uint16(z.byte() % 6), Seq: z.number(), PSN: z.number(), Bytes: z.number(),
+			Collective: wire.Collective(1 + z.byte()%3), Root: uint16(z.byte() % 6), Seq: z.number(), PSN: z.number(),
+			Bytes: z.number(),
 			Arena: z.number() * 64, Job: uint64(z.byte() % 4),
 		}
 		length := z.byte()
@@ -97,8 +99,9 @@ func (z *fuzzer) step() {
 		z.chunk(&h, int(length%18))
 	case 3, 4:
 		m := wire.Control{
-			Kind: wire.Kind(1 + z.byte()%12), Collective: wire.Collective(z.byte() % 4), Round: z.byte() % 5, Root: uint16(z.byte() % 6),
-			Seq: z.number(), PSN: z.number(), Count: z.number(), Bytes: uint64(z.number()),
+			Kind: wire.Kind(1 + z.byte()%12), Collective: wire.Collective(z.byte() % 4), Round: z.byte() % 5,
+			Root: uint16(z.byte() % 6),
+			Seq:  z.number(), PSN: z.number(), Count: z.number(), Bytes: uint64(z.number()),
 		}
 		from := z.byte()
 		theirs := fuzzCall(int(m.Bytes%256) + int(from>>7)*4)
@@ -168,7 +171,8 @@ func (z *fuzzer) drain() {
 	var r Run
 	if z.c.NextRun(&r) {
 		s := z.ops[r.Head.Seq]
-		if int(r.Head.Root) != z.cfg.Rank || r.Count < 1 || int(r.Head.PSN)+r.Count > s.chunks || int(r.Head.Subgroup) >= z.cfg.Subgroups {
+		if int(r.Head.Root) != z.cfg.Rank || r.Count < 1 || int(r.Head.PSN)+r.Count > s.chunks ||
+			int(r.Head.Subgroup) >= z.cfg.Subgroups {
 			z.t.Fatalf("sends %+v of %+v", r, s)
 		}
 		z.c.Sent(r.Head.Seq, 1+int(z.byte())%r.Count)
@@ -185,7 +189,8 @@ func (z *fuzzer) drain() {
 	}
 	var read wire.Read
 	if z.c.NextRead(&read) {
-		if s, ok := z.ops[read.Head.Seq]; !ok || read.Count < 1 || read.Count > z.cfg.Reads || int(read.Head.PSN)+read.Count > s.chunks {
+		if s, ok := z.ops[read.Head.Seq]; !ok || read.Count < 1 || read.Count > z.cfg.Reads ||
+			int(read.Head.PSN)+read.Count > s.chunks {
 			z.t.Fatalf("reads %+v of %+v", read, s)
 		}
 		z.c.Reading(&read)

@@ -112,11 +112,13 @@ func (c *Comm) whatIsWrong() error {
 	t, e := &c.ops, &c.epoch
 	if err := first(
 		law{t.posted-t.first <= collective.MaxInFlight, "more than MaxInFlight are in flight"},
-		law{t.first-t.oldest < maxKnown && t.begun-t.posted < maxKnown, "oldest, first, posted and begun are not in this order"},
+		law{t.first-t.oldest < maxKnown && t.begun-t.posted < maxKnown,
+			"oldest, first, posted and begun are not in this order"},
 		law{c.err != nil || t.first == t.posted || t.at(t.first).state == active, "the first is done"},
 		law{!wire.Before(e.opener, e.opened), "a barrier is complete that was not posted"},
 		law{e.ops <= epochOps && e.ops >= 0, "an epoch has too many operations"},
-		law{c.cfg.Lossless || e.bytes >= 0 && e.bytes <= max(c.cfg.Arena, room(&shape{bytes: c.cfg.Eager, shards: 1})), "an epoch takes more than the arena"},
+		law{c.cfg.Lossless || e.bytes >= 0 && e.bytes <= max(c.cfg.Arena, room(&shape{bytes: c.cfg.Eager, shards: 1})),
+			"an epoch takes more than the arena"},
 		law{e.chunks >= 0 && e.chunks <= max(c.cfg.EagerChunks, 0), "an epoch has too many chunks"},
 		law{c.backlog.chunks >= 0, "less than nothing is owed"},
 		law{c.relayed.own >= 0 && c.relayed.own <= relayAhead, "a root has more waiting to be relayed than it may"},
@@ -145,19 +147,25 @@ func (c *Comm) components(p *op) error {
 	b, s, t, rounds := &p.barrier, &p.sender, &p.timer, c.topo.Rounds()
 	return first(
 		law{p.known(), "it is posted and has no shape"},
-		law{p.mode.window >= 0 && (p.mode.kind.inPlace() || p.mode.window == 0), "only large or serial operations have a window"},
+		law{p.mode.window >= 0 && (p.mode.kind.inPlace() || p.mode.window == 0),
+			"only large or serial operations have a window"},
 		law{!p.mode.relay || p.mode.kind == large && p.mode.window == 0, "what all ranks relay has no window"},
-		law{p.mode.kind != eager || p.slots == nil && p.stride == p.bytes, "what lies in the arena has gaps, or another order"},
+		law{p.mode.kind != eager || p.slots == nil && p.stride == p.bytes,
+			"what lies in the arena has gaps, or another order"},
 		law{(p.mode.kind == eager) == (p.mode.arena != NotEager), "eager operations, and no others, lie in the arena"},
 		law{b.open == (!p.mode.barrier || b.passed(rounds)), "its barrier is open when everybody is ready"},
 		law{b.received>>rounds == 0, "its barrier received a round that does not exist"},
 		law{b.next == 0 || b.entered && b.next <= rounds && b.receivedBefore(b.next-1), "its barrier sent a round too early"},
 		law{s.next >= 0 && s.next <= p.chunks, "it sent more than its shard"},
 		law{p.own >= 0 || s.done(&p.layout), "it sends another's shard"},
-		law{p.mode.kind != serial || p.own < 0 || s.next == 0 || c.series[c.cfg.Rank].taken >= p.link.base+s.next, "it sent less of its series than of itself"},
-		law{p.mode.kind != serial || p.own < 0 || s.next == 0 || s.done(&p.layout) || c.series[c.cfg.Rank].taken == p.link.base+s.next, "what follows it in its series was sent before"},
-		law{p.mode.window == 0 || p.own < 0 || s.relayed || s.next <= p.credit.room(&p.layout), "it sent more than there is credit for"},
-		law{!t.armed() || !p.received() && p.mode.kind != reliable && c.started(p), "it waits for chunks that nobody has to send"},
+		law{p.mode.kind != serial || p.own < 0 || s.next == 0 || c.series[c.cfg.Rank].taken >= p.link.base+s.next,
+			"it sent less of its series than of itself"},
+		law{p.mode.kind != serial || p.own < 0 || s.next == 0 || s.done(&p.layout) ||
+			c.series[c.cfg.Rank].taken == p.link.base+s.next, "what follows it in its series was sent before"},
+		law{p.mode.window == 0 || p.own < 0 || s.relayed || s.next <= p.credit.room(&p.layout),
+			"it sent more than there is credit for"},
+		law{!t.armed() || !p.received() && p.mode.kind != reliable && c.started(p),
+			"it waits for chunks that nobody has to send"},
 		law{!p.handshake.sent || p.received(), "it said that it has all, and has not"},
 		law{!p.handshake.sent || p.pulls.reading == 0, "it said that it is done, and reads"},
 		law{!p.handshake.right || p.repairs.owed == 0 && p.repairs.wanted.Count() == 0, "it owes a neighbour that has all"},
@@ -187,7 +195,8 @@ func (p *op) thorough(seq uint32) error {
 			count += end - at
 		}
 		if r.seen[s] != (seen{uint32(max(0, end-p.bit(s, 0))), uint32(count)}) {
-			return fmt.Errorf("operation %d: of shard %d there are %d chunks up to %d, and counted %+v", seq, s, count, end-p.bit(s, 0), r.seen[s])
+			return fmt.Errorf("operation %d: of shard %d there are %d chunks up to %d, and counted %+v", seq, s, count,
+				end-p.bit(s, 0), r.seen[s])
 		}
 	}
 	owed := 0

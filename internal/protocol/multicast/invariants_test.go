@@ -40,7 +40,8 @@ func TestInvariantsCatch(t *testing.T) {
 		"a barrier reopens":  {func(_ *Comm, p *op) { p.barrier.open = false }, "its barrier is open when"},
 		"a round too many":   {func(_ *Comm, p *op) { p.barrier.received |= 1 << 7 }, "its barrier is open when"},
 		"in flight":          {func(c *Comm, _ *op) { c.inFlight++ }, "as many are active as are counted"},
-		"a gap in no shard":  {func(_ *Comm, p *op) { p.loss.note(gap{chunkRange: chunkRange{9, 1, 2}}) }, "it is not in a shard"},
+		"a gap in no shard": {func(_ *Comm, p *op) { p.loss.note(gap{chunkRange: chunkRange{9, 1, 2}}) },
+			"it is not in a shard"},
 		"a timer of nothing": {func(_ *Comm, p *op) { p.barrier.open, p.mode.opener = true, p.seq+1 }, "nobody has to send"},
 		"the epoch's arena":  {func(c *Comm, _ *op) { c.epoch.bytes = c.cfg.Arena + 64 }, "more than the arena"},
 	} {

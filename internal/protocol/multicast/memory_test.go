@@ -48,7 +48,8 @@ func TestMemoryOfLostOperations(t *testing.T) {
 		seq, err := c.Post(c.now, o)
 		require.NoError(t, err)
 		for k := range c.topo.Rounds() {
-			c.Control(c.now, c.topo.From(k), &wire.Control{Kind: wire.Ready, Round: uint8(k), Seq: seq, Collective: o.Collective, Bytes: size})
+			c.Control(c.now, c.topo.From(k),
+				&wire.Control{Kind: wire.Ready, Round: uint8(k), Seq: seq, Collective: o.Collective, Bytes: size})
 		}
 	}
 	post()

@@ -238,7 +238,8 @@ func describeControl(m *wire.Control) string {
 	case wire.Compare:
 		return fmt.Sprintf("compare %d (%v)", m.Seq, Op{Collective: m.Collective, Root: int(m.Root), Bytes: int(m.Bytes)})
 	case wire.Ready:
-		return fmt.Sprintf("ready %d round %d (%v)", m.Seq, m.Round, Op{Collective: m.Collective, Root: int(m.Root), Bytes: int(m.Bytes)})
+		return fmt.Sprintf("ready %d round %d (%v)", m.Seq, m.Round,
+			Op{Collective: m.Collective, Root: int(m.Root), Bytes: int(m.Bytes)})
 	case wire.Credit:
 		return fmt.Sprintf("credit %d/%d up to %d", m.Seq, m.Root, m.PSN)
 	case wire.Fetch:

@@ -8,7 +8,8 @@ func (c *Comm) offered(p *op, m *wire.Control) {
 	if root < c.cfg.Size {
 		shard = p.shard(root)
 	}
-	if c.cfg.Reads == 0 || !p.readable() || m.Collective != p.coll || m.Digest != p.digest || shard < 0 || shard == p.own ||
+	if c.cfg.Reads == 0 || !p.readable() || m.Collective != p.coll || m.Digest != p.digest || shard < 0 ||
+		shard == p.own ||
 		m.Count > mostOffered || uint64(m.PSN)+uint64(m.Count) > uint64(p.chunks) {
 		c.stats.Dropped++
 		return
@@ -49,8 +50,8 @@ func (c *Comm) Reading(r *wire.Read) {
 	c.verify()
 }
 
-// ReadEnded says that a read has ended: well, and then its chunks were Placed and Received; or it has failed. After that
-// no other would do better, and all is asked for to be pushed.
+// ReadEnded says that a read has ended: well, and then its chunks were Placed and Received; or it has failed. After
+// that no other would do better, and all is asked for to be pushed.
 func (c *Comm) ReadEnded(now Time, r *wire.Read, well bool) {
 	c.tick(now)
 	if c.err != nil {

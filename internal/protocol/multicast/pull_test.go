@@ -111,7 +111,8 @@ func TestPull(t *testing.T) {
 	require.Positive(t, pushed)
 }
 
-// TestPullOnly: where all memory can be read and no read fails, nothing is pushed; after a read that has failed, all is.
+// TestPullOnly: where all memory can be read and no read fails, nothing is pushed; after a read that has failed, all
+// is.
 func TestPullOnly(t *testing.T) {
 	n := pulling(3, 4, 2)
 	n.lose = func(p packet) bool { return p.to == 1 && p.data.Root == 0 }
@@ -144,8 +145,8 @@ func TestPullOnly(t *testing.T) {
 	require.EqualValues(t, 15, n.comms[1].Stats().Repaired)
 }
 
-// TestPullOvertaken: a rank that has every chunk, one of them by multicast while it is read, says done once the read has ended,
-// and until then that it waits for its own read.
+// TestPullOvertaken: a rank that has every chunk, one of them by multicast while it is read, says done once the read
+// has ended, and until then that it waits for its own read.
 func TestPullOvertaken(t *testing.T) {
 	n := pulling(3, 4, 4)
 	var late packet
@@ -161,7 +162,8 @@ func TestPullOvertaken(t *testing.T) {
 	require.Len(t, n.reads, 1)
 	n.deliver(late)
 	n.run()
-	require.Equal(t, "broadcast of 12 bytes from rank 0, number 0: ranks [0]: reads from its memory, which this rank has begun, have not ended", n.waits(t, 1))
+	require.Equal(t, "broadcast of 12 bytes from rank 0, number 0: ranks [0]: reads from its memory, which this rank "+
+		"has begun, have not ended", n.waits(t, 1))
 	require.Equal(t, 1, n.comms[0].InFlight(), "%s", n.log.String())
 	require.Equal(t, 1, n.comms[1].InFlight())
 	n.endRead(0, true)

@@ -74,7 +74,8 @@ func (q *pulls) next(l *layout, r *receiver, most int) (o offer, fewer int) {
 	return offer{}, fewer
 }
 
-// begin notes that the first n chunks of the oldest offer are being read, and returns how many offers nothing is left of.
+// begin notes that the first n chunks of the oldest offer are being read, and returns how many offers nothing is left
+// of.
 func (q *pulls) begin(l *layout, n int) (fewer int) {
 	q.reading++
 	head := &q.offers.items[q.offers.head]

@@ -118,7 +118,8 @@ func TestProbes(t *testing.T) {
 		return probes
 	}
 	s := time.Second
-	require.Equal(t, []Time{s / 2, 3 * s / 2, 7 * s / 2, 15 * s / 2, 31 * s / 2, 63 * s / 2, 123 * s / 2}, relayed(s, 80*s))
+	require.Equal(t, []Time{s / 2, 3 * s / 2, 7 * s / 2, 15 * s / 2, 31 * s / 2, 63 * s / 2, 123 * s / 2},
+		relayed(s, 80*s))
 	require.Empty(t, relayed(85*s, 90*s), "it was away for too short")
 	require.Equal(t, []Time{0, s}, relayed(130*s, 132*s), "one is overdue")
 	r.always = true

@@ -18,7 +18,8 @@ func (c *Comm) arm(p *op) {
 
 // armFor does so when that many bytes may be on their way.
 func (c *Comm) armFor(p *op, bytes int) {
-	if p.mode.kind == reliable || p.mode.relay || p.received() || !c.started(p) || p.mode.kind == serial && !p.link.sending {
+	if p.mode.kind == reliable || p.mode.relay || p.received() || !c.started(p) ||
+		p.mode.kind == serial && !p.link.sending {
 		p.timer.stop()
 		return
 	}

@@ -182,10 +182,10 @@ func (c *Comm) takeBegin(p *op, from int, m *wire.Control) {
 	c.verify()
 }
 
-// markSending notes that an operation's root sends it, and so has sent the ones before it in its series. inOrder: a chunk
-// shows that, and it keeps the order of the series: it came by multicast or by relay, and is no repair and no probe. It
-// has overtaken all missing chunks of the ones before, unless they are lost. A repair, a probe or a message may have
-// overtaken them anyway.
+// markSending notes that an operation's root sends it, and so has sent the ones before it in its series. inOrder: a
+// chunk shows that, and it keeps the order of the series: it came by multicast or by relay, and is no repair and no
+// probe. It has overtaken all missing chunks of the ones before, unless they are lost. A repair, a probe or a message
+// may have overtaken them anyway.
 func (c *Comm) markSending(p *op, inOrder bool) {
 	s := p.link.of
 	for seq := s.first; s.open && wire.Before(seq, p.seq); {

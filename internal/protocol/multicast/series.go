@@ -5,10 +5,10 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 )
 
-// series is the Broadcasts of one root, one behind the other, as far as credit says which ranks are ready (kind serial). Their
-// chunks count through. Another rank gives the root one limit: a window ahead of the chunks that the other rank has
-// taken of the series, but not beyond the operations that the other rank has posted. So a root has one window under
-// way, however many Broadcasts that covers, and sends them in the order in which they were posted
+// series is the Broadcasts of one root, one behind the other, as far as credit says which ranks are ready (kind
+// serial). Their chunks count through. Another rank gives the root one limit: a window ahead of the chunks that the
+// other rank has taken of the series, but not beyond the operations that the other rank has posted. So a root has one
+// window under way, however many Broadcasts that covers, and sends them in the order in which they were posted
 // (docs/decisions/0035).
 type series struct {
 	length int // chunks of all operations posted

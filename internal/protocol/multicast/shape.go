@@ -22,7 +22,10 @@ type shape struct {
 }
 
 func shapeOf(o Op, size, chunk int) shape {
-	s := shape{coll: o.Collective, bytes: o.Bytes, shards: size, chunk: chunk, stride: o.stride(), call: o.Call, digest: o.Call.Digest()}
+	s := shape{
+		coll: o.Collective, bytes: o.Bytes, shards: size, chunk: chunk, stride: o.stride(), call: o.Call,
+		digest: o.Call.Digest(),
+	}
 	switch o.Collective {
 	case wire.Broadcast:
 		s.root, s.shards = o.Root, 1

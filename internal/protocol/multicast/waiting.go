@@ -37,7 +37,8 @@ type Waiting struct {
 // Called names the operation and its number: of a step, the call's.
 func (w *Waiting) Called() collective.Text {
 	if call := &w.Op.Call; !call.IsNone() {
-		return collective.Text{Words: fmt.Sprintf("%v, number %d", opOfCall(call), call.Number)} // its root is a rank of the group
+		// its root is a rank of the group
+		return collective.Text{Words: fmt.Sprintf("%v, number %d", opOfCall(call), call.Number)}
 	}
 	return collective.Textf("%v, number %d", w.Op.text(), w.Seq)
 }

@@ -40,7 +40,8 @@ func (w *world) until(ok func() bool) {
 		}
 		if n > 20_000_000 { // the slowest seen takes 1.6 million
 			for _, r := range w.ranks {
-				w.Errorf("rank %d: posted %d, oldest %d, done %d, epoch %d, announced %v", r.number, r.lane.posted, r.lane.oldest, r.done, r.lane.epoch, r.lane.news)
+				w.Errorf("rank %d: posted %d, oldest %d, done %d, epoch %d, announced %v", r.number, r.lane.posted, r.lane.oldest,
+					r.done, r.lane.epoch, r.lane.news)
 			}
 			require.Fail(w, "no end")
 		}
@@ -346,8 +347,12 @@ func TestRecordDoesNotChange(t *testing.T) {
 func TestRecordsThatDiffer(t *testing.T) {
 	stop := func(rank, count int, to wire.Target) (*Lane, []byte) {
 		l := New(rank, 2)
-		l.Begin(1, NewSwitchConn(SwitchConnConfig{Rank: rank, Number: rank, Terms: innetwork.Terms{Job: 1, Ranks: 2, Stripes: 1, Chunk: 64, Slots: 8}}))
-		o := direct.Op{Op: collective.Op{To: to, Count: count, Type: reduce.F32}, Send: make([]byte, 8*count), Recv: make([]byte, 4*count)}
+		l.Begin(1, NewSwitchConn(SwitchConnConfig{
+			Rank: rank, Number: rank, Terms: innetwork.Terms{Job: 1, Ranks: 2, Stripes: 1, Chunk: 64, Slots: 8},
+		}))
+		o := direct.Op{
+			Op: collective.Op{To: to, Count: count, Type: reduce.F32}, Send: make([]byte, 8*count), Recv: make([]byte, 4*count),
+		}
 		l.Post(0, o)
 		l.Open(nil)
 		return l, l.Stop(1)

@@ -8,16 +8,16 @@ import (
 
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
-	"github.com/torch-mcast/torch-mcast/internal/transport/uplink"
+	"github.com/torch-mcast/torch-mcast/internal/transport/sendlink"
 )
 
 // TestContributionsWaitForWhatIsMulticast: while chunks to multicast wait for the link, new contributions wait, and
 // contributions that were lost do not. The new ones go when the link is claimed no more.
 func TestContributionsWaitForWhatIsMulticast(t *testing.T) {
 	u, m, o := rig(t, 1024, nil, false)
-	var words uplink.Words
+	var words sendlink.Words
 	at := now()
-	link := uplink.New(&words, func() time.Duration { return at })
+	link := sendlink.New(&words, func() time.Duration { return at })
 	u.cfg.Link, u.wait.Link, u.behind.Link = link, link, link
 	came := func(want int) {
 		t.Helper()
@@ -50,16 +50,16 @@ func TestContributionsWaitForWhatIsMulticast(t *testing.T) {
 	at += 51 * time.Millisecond
 	came(7)
 	u.Work(at)
-	_, waits = u.wait.Next()
+	_, waits = u.wait.Deadline()
 	require.False(t, waits, "nothing waits any more")
 }
 
 // TestContributionsThatAreBehindDoNotWait: where an Allgather has had more than its share.
 func TestContributionsThatAreBehindDoNotWait(t *testing.T) {
 	u, m, o := rig(t, 1024, nil, false)
-	var words uplink.Words
+	var words sendlink.Words
 	at := now()
-	link := uplink.New(&words, func() time.Duration { return at })
+	link := sendlink.New(&words, func() time.Duration { return at })
 	u.cfg.Link, u.wait.Link, u.behind.Link = link, link, link
 	link.Claim(fabric.MulticastTogether, 50*time.Millisecond)
 	link.Ahead(10_000)
@@ -80,9 +80,9 @@ func TestContributionsThatAreBehindDoNotWait(t *testing.T) {
 // windows that are multicast in the order of ranks.
 func TestContributionsDoNotWaitForOtherOrders(t *testing.T) {
 	u, m, o := rig(t, 1024, nil, false)
-	var words uplink.Words
+	var words sendlink.Words
 	at := now()
-	link := uplink.New(&words, func() time.Duration { return at })
+	link := sendlink.New(&words, func() time.Duration { return at })
 	u.cfg.Link, u.wait.Link, u.behind.Link = link, link, link
 	link.Claim(fabric.Multicast, 50*time.Millisecond)
 	u.lane.Post(at, o)
@@ -101,9 +101,9 @@ func TestContributionsDoNotWaitForOtherOrders(t *testing.T) {
 // them, neither because they are behind nor because they have not been counted.
 func TestContributionsInTheBackground(t *testing.T) {
 	u, m, o := rig(t, 1024, nil, false)
-	var words uplink.Words
+	var words sendlink.Words
 	at := now()
-	link := uplink.New(&words, func() time.Duration { return at })
+	link := sendlink.New(&words, func() time.Duration { return at })
 	u.cfg.Link, u.wait.Link, u.behind.Link = link, link, link
 	u.Pace(&fabric.Background{Link: link})
 	link.Claim(fabric.MulticastTogether, fabric.MostClaimed)
@@ -118,10 +118,10 @@ func TestContributionsInTheBackground(t *testing.T) {
 		require.NoError(t, err)
 		return len(m.heads) == 6
 	})
-	u.account(false, true, 1024, true) // as where there is no room
+	u.account(contributed{first: true, bytes: 1024, full: true}) // as where there is no room
 	require.Zero(t, link.Claimed(fabric.Behind))
 	require.Zero(t, link.Claimed(fabric.BehindTogether))
 	require.Equal(t, 10_000, link.Ahead(0), "contributions are not counted")
-	_, waits := u.wait.Next()
+	_, waits := u.wait.Deadline()
 	require.False(t, waits)
 }

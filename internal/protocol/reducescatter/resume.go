@@ -46,7 +46,9 @@ func (l *Lane) Resume(records [][]byte) error {
 			return &fabric.PeerError{Peer: r, Err: fmt.Errorf("its record: %w", err)}
 		}
 		if all[r].epoch != l.over {
-			return &fabric.PeerError{Peer: r, Err: fmt.Errorf("its record is about epoch %d, this rank's about %d", all[r].epoch, l.over)}
+			return &fabric.PeerError{
+				Peer: r, Err: fmt.Errorf("its record is about epoch %d, this rank's about %d", all[r].epoch, l.over),
+			}
 		}
 		for _, e := range all[r].entries {
 			numbers = append(numbers, e.number)

@@ -280,7 +280,7 @@ func (c *SwitchConn) contribute(stripe int) bool {
 		sent := c.flush(stripe)
 		c.member.Sent(c.now, &r, sent)
 		c.back.Sent(r.Step * sent)
-		c.account(slots, first, r.Step*sent, sent < added)
+		c.account(contributed{slots: slots, first: first, bytes: r.Step * sent, full: sent < added})
 		if sent < added {
 			return n > 0 || sent > 0
 		}
@@ -296,25 +296,33 @@ func (c *SwitchConn) first(slots bool, owner int) bool {
 	return c.cfg.Link != nil && c.cfg.Link.Ahead(0) > 0
 }
 
+// contributed is what came of a call to send contributions.
+type contributed struct {
+	slots bool // they go owner after owner
+	first bool // they go before multicast
+	bytes int
+	full  bool // there was no room for more
+}
+
 // account counts bytes that were contributed, and claims the link for contributions that go first while there is no
 // room for them.
-func (c *SwitchConn) account(slots, first bool, bytes int, full bool) {
+func (c *SwitchConn) account(d contributed) {
 	if c.cfg.Link == nil {
 		return
 	}
-	c.cfg.Link.Ahead(-bytes / max(1, c.cfg.Terms.Ranks-1))
-	if !first {
+	c.cfg.Link.Ahead(-d.bytes / max(1, c.cfg.Terms.Ranks-1))
+	if !d.first {
 		c.behind.Pause()
 		return
 	}
-	if bytes > 0 {
+	if d.bytes > 0 {
 		more := time.Duration(0)
-		if slots {
+		if d.slots {
 			more = 1 // the claim alone: others hold up the results
 		}
 		c.behind.Sent(c.now, more)
 	}
-	if full {
+	if d.full {
 		c.behind.Full()
 	}
 }
@@ -342,7 +350,7 @@ func (c *SwitchConn) flush(stripe int) int {
 // an answer, or contributions wait for the link.
 func (c *SwitchConn) Deadline() (innetwork.Time, bool) {
 	at, ok := c.member.Deadline()
-	if look, waits := c.wait.Next(); waits && (!ok || look < at) {
+	if look, waits := c.wait.Deadline(); waits && (!ok || look < at) {
 		return look, true
 	}
 	return at, ok

@@ -19,8 +19,8 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/datagram"
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
 	"github.com/torch-mcast/torch-mcast/internal/transport/seal"
+	"github.com/torch-mcast/torch-mcast/internal/transport/sendlink"
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
-	"github.com/torch-mcast/torch-mcast/internal/transport/uplink"
 )
 
 // now is a clock of the tests that use sockets.
@@ -93,7 +93,9 @@ func rig(t *testing.T, chunk int, key []byte, inPlace bool) (*SwitchConn, *mirro
 	t.Helper()
 	ours, theirs := pair(t)
 	c := SwitchConnConfig{
-		Epoch: 1, Terms: innetwork.Terms{Job: 7, Ranks: 2, Stripes: 1, Chunk: chunk, Slots: 8, Cutoff: time.Hour, Reorder: time.Hour},
+		Epoch: 1, Terms: innetwork.Terms{
+			Job: 7, Ranks: 2, Stripes: 1, Chunk: chunk, Slots: 8, Cutoff: time.Hour, Reorder: time.Hour,
+		},
 		Timeout: time.Hour, Lost: func(err error) { t.Errorf("lost: %v", err) },
 	}
 	m := &mirror{Socket: theirs}
@@ -218,7 +220,7 @@ func TestContributionsAreTheInput(t *testing.T) {
 func TestWhatWasLostDoesNotYield(t *testing.T) {
 	u, m, o := rig(t, 1024, nil, false)
 	at := time.Second
-	link := uplink.New(new(uplink.Words), func() time.Duration { return at })
+	link := sendlink.New(new(sendlink.Words), func() time.Duration { return at })
 	link.Claim(fabric.InForeground, time.Millisecond)
 	u.Pace(&fabric.Background{Link: link})
 	u.lane.Post(now(), o)
@@ -292,7 +294,9 @@ func TestHint(t *testing.T) {
 			terms := innetwork.Terms{Job: 7, Ranks: 2, Stripes: 1, Chunk: 32 << 10, Slots: 8}
 			u := NewSwitchConn(SwitchConnConfig{Rank: 1, Number: 1, Terms: terms})
 			New(1, 2).Begin(1, u)
-			o := direct.Op{Op: collective.Op{To: to, Count: n / 4, Type: reduce.F32}, Send: make([]byte, 2*n), Recv: make([]byte, n)}
+			o := direct.Op{
+				Op: collective.Op{To: to, Count: n / 4, Type: reduce.F32}, Send: make([]byte, 2*n), Recv: make([]byte, n),
+			}
 			if inPlace {
 				o.Recv = o.Shard(1)
 			}

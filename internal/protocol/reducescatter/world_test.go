@@ -95,7 +95,12 @@ func newWorld(t require.TestingT, seed uint64, size, calls int) *world {
 	ops := []reduce.Op{reduce.Sum, reduce.Avg, reduce.Max, reduce.PremulSum}
 	for range calls {
 		c := call{
-			Op:      direct.Op{Op: collective.Op{Count: max(0, w.rng.IntN(800)-100), Type: types[w.rng.IntN(len(types))], Reduction: ops[w.rng.IntN(len(ops))], Factor: 0.5}},
+			Op: direct.Op{
+				Op: collective.Op{
+					Count: max(0, w.rng.IntN(800)-100), Type: types[w.rng.IntN(len(types))], Reduction: ops[w.rng.IntN(len(ops))],
+					Factor: 0.5,
+				},
+			},
 			inPlace: w.rng.IntN(2) == 0,
 		}
 		shards := size

@@ -118,7 +118,8 @@ func (w *world) watch() {
 			if r.using != nil {
 				using++
 			} else if r.router.state != settled {
-				require.LessOrEqual(w, w.now-r.heard, patience, "rank %d waits in state %d of epoch %d", r.number, r.router.state, r.router.epoch)
+				require.LessOrEqual(w, w.now-r.heard, patience, "rank %d waits in state %d of epoch %d", r.number, r.router.state,
+					r.router.epoch)
 			}
 		}
 		if using == 0 || using == len(w.ranks) {
@@ -139,10 +140,12 @@ func TestTheCauseIsTheReason(t *testing.T) {
 		r.Handle(Started{})
 		r.Handle(Agreed{[][]byte{{1}, {1}}})
 	}
-	require.Equal(t, []Order{Notify{1, "refused"}, Agree{[]byte("\x01rank 1: refused")}}, failing.Handle(JoinFailed{Reason: "refused"}))
+	require.Equal(t, []Order{Notify{1, "refused"}, Agree{[]byte("\x01rank 1: refused")}},
+		failing.Handle(JoinFailed{Reason: "refused"}))
 	require.Equal(t, []Order{Cancel{}}, waiting.Handle(Noticed{Epoch: 1, Rank: 1, Text: "refused"}))
 	require.Empty(t, waiting.Handle(Noticed{Epoch: 1, Rank: 2, Text: "also"}), "it is cancelled once")
-	require.Equal(t, []Order{Agree{[]byte("\x02rank 0: cancelled")}}, waiting.Handle(JoinFailed{Reason: "cancelled", Waited: true}))
+	require.Equal(t, []Order{Agree{[]byte("\x02rank 0: cancelled")}},
+		waiting.Handle(JoinFailed{Reason: "cancelled", Waited: true}))
 	orders := waiting.Handle(Agreed{[][]byte{[]byte("\x02rank 0: cancelled"), []byte("\x01rank 1: refused")}})
 	require.Contains(t, orders, SetReason{"rank 1: refused"})
 }

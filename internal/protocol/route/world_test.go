@@ -96,7 +96,8 @@ func newWorld(t require.TestingT, ranks, switches int, delay func() time.Duratio
 	}
 	for i := range ranks {
 		c.Rank = i
-		w.ranks = append(w.ranks, &rank{world: w, number: i, router: New(c), broken: map[*node]bool{}, cutOff: map[*node]bool{}})
+		w.ranks = append(w.ranks,
+			&rank{world: w, number: i, router: New(c), broken: map[*node]bool{}, cutOff: map[*node]bool{}})
 	}
 	return w
 }
@@ -257,7 +258,8 @@ func (r *rank) steer(o Order) {
 		require.Len(r, o.Records, len(r.ranks))
 		for q, record := range o.Records {
 			require.Equal(r, fmt.Sprintf("rank %d, epoch %d", q, r.stopped), string(record))
-			require.GreaterOrEqual(r, r.ranks[q].stopped, r.stopped, "rank %d goes on directly, and rank %d has not left epoch %d", r.number, q, r.stopped)
+			require.GreaterOrEqual(r, r.ranks[q].stopped, r.stopped,
+				"rank %d goes on directly, and rank %d has not left epoch %d", r.number, q, r.stopped)
 		}
 		r.direct, r.left = true, max(r.left, r.stopped)
 		r.soon(func() { r.handle(Resumed{r.served}) })
@@ -272,7 +274,8 @@ func (r *rank) use() {
 	require.Greater(r, a.order.Epoch, r.left, "rank %d uses a switch that others have left and gone on without", r.number)
 	for _, q := range r.ranks {
 		// The world of reducescatter.Lane begins with that.
-		require.True(r, !r.direct || q.direct || q.stopped >= a.order.Epoch, "rank %d uses a switch, and rank %d has not gone on from the last one", r.number, q.number)
+		require.True(r, !r.direct || q.direct || q.stopped >= a.order.Epoch,
+			"rank %d uses a switch, and rank %d has not gone on from the last one", r.number, q.number)
 		if q.using != nil {
 			require.Same(r, a.job, q.using, "ranks %d and %d use different switches, or epochs", r.number, q.number)
 		}

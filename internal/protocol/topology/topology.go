@@ -1,8 +1,7 @@
 // Package topology says which ranks exchange control messages. Rank r is joined to the ranks r ±
-// 2^k modulo P in the order of a ring, about 2 log2 P of them. The dissemination barrier, the credit tree of every root,
-// the requests for lost chunks and the chains of roots that take turns all run on these edges
-// (docs/decisions/0001). It computes, and keeps nothing: a leaf that imports nothing of this
-// module.
+// 2^k modulo P in the order of a ring, about 2 log2 P of them. The dissemination barrier, the credit tree of every
+// root, the requests for lost chunks and the chains of roots that take turns all run on these edges
+// (docs/decisions/0001). It computes, and keeps nothing: a leaf that imports nothing of this module.
 package topology
 
 import "math/bits"

@@ -24,14 +24,16 @@ func TestTree(t *testing.T) {
 				}
 				for j := range top.Children(root) {
 					child := (rank + 1<<j) % size
-					require.Equal(t, rank, Graph{Rank: child, Size: size}.Parent(root), "child %d of rank %d of %d, root %d", j, rank, size, root)
+					require.Equal(t, rank, Graph{Rank: child, Size: size}.Parent(root), "child %d of rank %d of %d, root %d", j, rank,
+						size, root)
 					require.Equal(t, j, top.ChildIndex(root, child))
 					require.Contains(t, Graph{Rank: rank, Size: size}.Neighbours(), child)
 					parents++
 				}
 				for other := range size {
 					isChild := other != root && Graph{Rank: other, Size: size}.Parent(root) == rank
-					require.Equal(t, isChild, top.ChildIndex(root, other) >= 0, "rank %d of %d, root %d, other %d", rank, size, root, other)
+					require.Equal(t, isChild, top.ChildIndex(root, other) >= 0, "rank %d of %d, root %d, other %d", rank, size, root,
+						other)
 				}
 			}
 			require.Equal(t, size-1, parents, "edges of root %d's tree of %d ranks", root, size)

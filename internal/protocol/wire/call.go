@@ -19,7 +19,8 @@ func (c *Call) IsNone() bool { return c.Collective == 0 }
 
 // Equal reports whether two calls are the same.
 func (c *Call) Equal(o *Call) bool {
-	return c.Collective == o.Collective && c.Op == o.Op && c.Root == o.Root && c.Number == o.Number && c.Bytes == o.Bytes &&
+	return c.Collective == o.Collective && c.Op == o.Op && c.Root == o.Root && c.Number == o.Number &&
+		c.Bytes == o.Bytes &&
 		math.Float64bits(c.Factor) == math.Float64bits(o.Factor)
 }
 

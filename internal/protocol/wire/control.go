@@ -65,7 +65,10 @@ const (
 	FetchPushed = 2 // answer by Repair, from now on as well: the sender of this Fetch cannot read offers
 )
 
-var kindNames = [...]string{Ready: "ready", Activate: "activate", Credit: "credit", Fetch: "fetch", Repair: "repair", Done: "done", Nudge: "nudge", Compare: "compare", Begin: "begin", Relay: "relay", Offer: "offer", Introduce: "introduce"}
+var kindNames = [...]string{
+	Ready: "ready", Activate: "activate", Credit: "credit", Fetch: "fetch", Repair: "repair", Done: "done", Nudge: "nudge",
+	Compare: "compare", Begin: "begin", Relay: "relay", Offer: "offer", Introduce: "introduce",
+}
 
 // String returns the name used in docs/project/protocol.md and in transcripts.
 func (k Kind) String() string {

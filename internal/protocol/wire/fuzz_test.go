@@ -47,7 +47,8 @@ func FuzzControl(f *testing.F) {
 		}
 		call := c.Call()
 		again.SetCall(&call)
-		if read := again.Call(); !read.Equal(&call) || again.Round != c.Round || again.Count != c.Count || again.Arena != c.Arena || again.PSN != c.PSN {
+		if read := again.Call(); !read.Equal(&call) || again.Round != c.Round || again.Count != c.Count ||
+			again.Arena != c.Arena || again.PSN != c.PSN {
 			t.Fatalf("%+v in %+v became %+v", call, c, again)
 		}
 	})
@@ -73,7 +74,9 @@ func FuzzHello(f *testing.F) {
 
 func FuzzQueuePair(f *testing.F) {
 	good := make([]byte, QueuePairSize)
-	(&QueuePair{Number: 17, PSN: 1 << 23, MTU: 4096, Key: 5, Ring: 1 << 40, Bytes: 1 << 18, LID: 3, GID: [16]byte{10: 255}}).Put(good)
+	(&QueuePair{
+		Number: 17, PSN: 1 << 23, MTU: 4096, Key: 5, Ring: 1 << 40, Bytes: 1 << 18, LID: 3, GID: [16]byte{10: 255},
+	}).Put(good)
 	f.Add(good)
 	f.Add(good[:QueuePairSize-1])
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -95,7 +98,10 @@ func FuzzStream(f *testing.F) {
 	f.Add(good)
 	f.Add(good[:StreamSize-1])
 	step := make([]byte, StreamSize)
-	(&Stream{Op: 2, Seq: 9, To: 2, Bytes: 64, Call: Call{Collective: Reduce, Op: 5, Root: 7, Number: 4, Bytes: 1 << 30, Factor: 0.5}}).Put(step)
+	(&Stream{
+		Op: 2, Seq: 9, To: 2, Bytes: 64,
+		Call: Call{Collective: Reduce, Op: 5, Root: 7, Number: 4, Bytes: 1 << 30, Factor: 0.5},
+	}).Put(step)
 	f.Add(step)
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var s, again Stream

@@ -62,11 +62,13 @@ func (q *QueuePair) Get(b []byte) error {
 	if b[4] != Version {
 		return ErrVersion
 	}
-	q.Number, q.PSN, q.MTU = binary.BigEndian.Uint32(b[8:]), binary.BigEndian.Uint32(b[12:]), binary.BigEndian.Uint32(b[16:])
+	q.Number, q.PSN, q.MTU = binary.BigEndian.Uint32(b[8:]), binary.BigEndian.Uint32(b[12:]),
+		binary.BigEndian.Uint32(b[16:])
 	if q.Number >= 1<<24 || q.PSN >= 1<<24 {
 		return ErrField
 	}
-	q.Key, q.Ring, q.Bytes = binary.BigEndian.Uint32(b[20:]), binary.BigEndian.Uint64(b[24:]), binary.BigEndian.Uint32(b[32:])
+	q.Key, q.Ring, q.Bytes = binary.BigEndian.Uint32(b[20:]), binary.BigEndian.Uint64(b[24:]),
+		binary.BigEndian.Uint32(b[32:])
 	q.LID = binary.BigEndian.Uint16(b[36:])
 	copy(q.GID[:], b[40:])
 	return nil

@@ -36,7 +36,9 @@ const (
 	slotKindEnd
 )
 
-var slotKindNames = [...]string{Contribution: "contribution", Result: "result", Allowance: "allowance", Status: "status", Kept: "kept", Echo: "echo"}
+var slotKindNames = [...]string{
+	Contribution: "contribution", Result: "result", Allowance: "allowance", Status: "status", Kept: "kept", Echo: "echo",
+}
 
 // String returns the name used in docs/project/protocol.md.
 func (k SlotKind) String() string {

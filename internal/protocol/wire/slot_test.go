@@ -17,10 +17,13 @@ func TestSlotLayout(t *testing.T) {
 	b := make([]byte, SlotSize)
 	slot.Put(b)
 	assert.Equal(t, []byte{
-		0x6d, 0x73, 0x72, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 0x04, 0x8e, 0x3f, 0xf8, 0, 0, 0, 0, 0, 0,
+		0x6d, 0x73, 0x72, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 0x04, 0x8e, 0x3f, 0xf8, 0, 0,
+		0, 0, 0, 0,
 	}, b)
 	b = make([]byte, SlotBodySize+MaxSlotSet)
-	credit := SlotCredit{Base: 0x01020304, Limit: 0x05060708, Owed: true, Missing: SlotSet{From: 0x090a0b0c, Bits: []byte{13, 14}}}
+	credit := SlotCredit{
+		Base: 0x01020304, Limit: 0x05060708, Owed: true, Missing: SlotSet{From: 0x090a0b0c, Bits: []byte{13, 14}},
+	}
 	assert.Equal(t, []byte{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 0, 0, 0, 1, 13, 14}, b[:credit.Put(b)])
 	status := SlotStatus{Have: 0x01020304, Next: 0x05060708, Poll: true, Heard: true, Held: []byte{9}}
 	assert.Equal(t, []byte{1, 2, 3, 4, 5, 6, 7, 8, 0, 0, 0, 1, 0, 0, 0, 1, 9}, b[:status.Put(b)])
@@ -78,7 +81,10 @@ func TestSlotRefusals(t *testing.T) {
 
 func FuzzSlot(f *testing.F) {
 	good := make([]byte, SlotSize)
-	(&Slot{Kind: Contribution, Type: 7, Op: 4, Stripe: 1, Wide: true, Member: 3, Owner: 2, Shape: 9, Slot: 8, Job: 1 << 60, Factor: 0.5}).Put(good)
+	(&Slot{
+		Kind: Contribution, Type: 7, Op: 4, Stripe: 1, Wide: true, Member: 3, Owner: 2, Shape: 9, Slot: 8, Job: 1 << 60,
+		Factor: 0.5,
+	}).Put(good)
 	f.Add(good)
 	f.Add(good[:SlotSize-1])
 	f.Fuzz(func(t *testing.T, b []byte) {

@@ -16,7 +16,8 @@ func TestLayout(t *testing.T) {
 	b := make([]byte, DataSize)
 	data.Put(b)
 	assert.Equal(t, []byte{
-		0x6d, 0x63, 0x73, 2, 5, 6, 7, 8, 9, 10, 11, 12, 3, 4, 29, 30, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28,
+		0x6d, 0x63, 0x73, 2, 5, 6, 7, 8, 9, 10, 11, 12, 3, 4, 29, 30, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26,
+		27, 28,
 	}, b)
 
 	control := Control{
@@ -26,7 +27,8 @@ func TestLayout(t *testing.T) {
 	b = make([]byte, ControlSize)
 	control.Put(b)
 	assert.Equal(t, []byte{
-		4, 0x72, 2, 0, 3, 4, 29, 30, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 25, 26, 27, 28, 17, 18, 19, 20, 21, 22, 23, 24,
+		4, 0x72, 2, 0, 3, 4, 29, 30, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 25, 26, 27, 28, 17, 18, 19, 20, 21, 22, 23,
+		24,
 	}, b)
 
 	hello := Hello{Purpose: PurposeControl, Rank: 0x0102, Job: 0x030405060708090a, Key: 0x0b0c0d0e0f101112}
@@ -40,31 +42,36 @@ func TestLayout(t *testing.T) {
 	assert.Equal(t, []byte{'m', 'p', 7, 1, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16}, b)
 
 	stream := Stream{
-		Type: 1, Op: 2, Of: 0x17181920, Seq: 0x03040506, To: 0x15161718, Bytes: 0x0708090a0b0c0d0e, Factor: 1.5, From: 0x0f101112, Epoch: 0x13141516,
+		Type: 1, Op: 2, Of: 0x17181920, Seq: 0x03040506, To: 0x15161718, Bytes: 0x0708090a0b0c0d0e, Factor: 1.5,
+		From: 0x0f101112, Epoch: 0x13141516,
 		Call: Call{Collective: Reduce, Op: 4, Number: 0x21222324, Root: 0x2526, Bytes: 0x2728292a2b2c, Factor: 2.5},
 	}
 	b = make([]byte, StreamSize)
 	stream.Put(b)
 	assert.Equal(t, []byte{
-		7, 1, 2, 0x54, 0x17, 0x18, 0x19, 0x20, 3, 4, 5, 6, 0x15, 0x16, 0x17, 0x18, 7, 8, 9, 10, 11, 12, 13, 14, 0x3f, 0xf8, 0, 0, 0, 0, 0, 0,
+		7, 1, 2, 0x54, 0x17, 0x18, 0x19, 0x20, 3, 4, 5, 6, 0x15, 0x16, 0x17, 0x18, 7, 8, 9, 10, 11, 12, 13, 14, 0x3f, 0xf8, 0,
+		0, 0, 0, 0, 0,
 		15, 16, 17, 18, 19, 20, 21, 22,
 		0x21, 0x22, 0x23, 0x24, 0, 0, 0, 0, 0x25, 0x26, 0x27, 0x28, 0x29, 0x2a, 0x2b, 0x2c, 0x40, 0x04, 0, 0, 0, 0, 0, 0,
 	}, b)
 	pair := QueuePair{
-		Number: 0x010203, PSN: 0x040506, MTU: 0x0708090a, Key: 0x0b0c0d0e, Ring: 0x0f10111213141516, Bytes: 0x1718191a, LID: 0x1d1e,
+		Number: 0x010203, PSN: 0x040506, MTU: 0x0708090a, Key: 0x0b0c0d0e, Ring: 0x0f10111213141516, Bytes: 0x1718191a,
+		LID: 0x1d1e,
 		GID: [16]byte{0x1b, 15: 0x1c},
 	}
 	b = make([]byte, QueuePairSize)
 	pair.Put(b)
 	assert.Equal(t, []byte{
-		'm', 'c', 'q', 'p', 7, 0, 0, 0, 0, 1, 2, 3, 0, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 29, 30, 0, 0,
+		'm', 'c', 'q', 'p', 7, 0, 0, 0, 0, 1, 2, 3, 0, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22,
+		23, 24, 25, 26, 29, 30, 0, 0,
 		27, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 28,
 	}, b)
 	other := stream
 	other.From, other.Epoch = 0, 0
 	assert.True(t, stream.Equal(&other), "news is no part of the operation")
 	for _, change := range []func(){
-		func() { other.Type++ }, func() { other.Op++ }, func() { other.Of++ }, func() { other.Seq++ }, func() { other.To++ }, func() { other.Bytes++ }, func() { other.Factor++ },
+		func() { other.Type++ }, func() { other.Op++ }, func() { other.Of++ }, func() { other.Seq++ }, func() { other.To++ },
+		func() { other.Bytes++ }, func() { other.Factor++ },
 		func() { other.Call.Root++ },
 	} {
 		other = stream
@@ -75,7 +82,8 @@ func TestLayout(t *testing.T) {
 
 // TestRefusals changes one byte of a good message at a time.
 func TestRefusals(t *testing.T) {
-	data, control, hello, stream := make([]byte, DataSize), make([]byte, ControlSize), make([]byte, HelloSize), make([]byte, StreamSize)
+	data, control, hello, stream := make([]byte, DataSize), make([]byte, ControlSize), make([]byte, HelloSize),
+		make([]byte, StreamSize)
 	(&Data{Collective: Barrier}).Put(data)
 	(&Control{Kind: Repair, Bytes: MaxPayload}).Put(control)
 	(&Hello{Purpose: PurposeMesh}).Put(hello)

@@ -97,7 +97,8 @@ func emit(ctx *build.Context, l level, f element, o op, name string, streaming b
 	k := &kernel{Context: ctx, level: l, streaming: streaming}
 	steps, contract := []int{accumulators / f.parts, 1}, fmt.Sprintf("a multiple of %d bytes.", l.width)
 	if streaming {
-		steps, contract = steps[:1], fmt.Sprintf("a multiple of %d bytes; dst is aligned to %d there.", accumulators*l.width, l.width)
+		steps, contract = steps[:1],
+			fmt.Sprintf("a multiple of %d bytes; dst is aligned to %d there.", accumulators*l.width, l.width)
 	}
 	k.Function(name)
 	k.Attributes(attr.NOSPLIT)

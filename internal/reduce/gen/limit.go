@@ -26,9 +26,10 @@ func emitLimits(ctx *build.Context, l level) {
 		}
 		k.VMOVUPS(at, k.vector())
 	})
-	emitSweep(ctx, l, "writeAround", "sets s, which is aligned to a vector, to 0 around the caches", func(k *kernel, at operand.Mem) {
-		k.VMOVNTPS(k.zero, at)
-	})
+	emitSweep(ctx, l, "writeAround", "sets s, which is aligned to a vector, to 0 around the caches",
+		func(k *kernel, at operand.Mem) {
+			k.VMOVNTPS(k.zero, at)
+		})
 }
 
 // kilobyte is what a sweep does in one turn, in bytes.

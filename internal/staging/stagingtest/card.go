@@ -166,9 +166,9 @@ func (c *Card) Queue(call string, stream uintptr, f func()) error {
 	return nil
 }
 
-func (c *Card) dawdle() { dawdle(c.Late) }
+func (c *Card) delay() { delay(c.Late) }
 
-func dawdle(most time.Duration) {
+func delay(most time.Duration) {
 	if most > 0 {
 		time.Sleep(rand.N(most))
 	}
@@ -206,7 +206,7 @@ func (c *Card) WaitWord(stream uintptr, word *uint32, value uint32) error {
 // CopyOut queues a copy.
 func (c *Card) CopyOut(host []byte, device uintptr, rows, pitch int, stream uintptr) error {
 	return c.Queue("CopyOut", stream, func() {
-		c.dawdle()
+		c.delay()
 		c.rows(host, device, rows, pitch, func(host, device []byte) { copy(host, device) })
 	})
 }
@@ -214,7 +214,7 @@ func (c *Card) CopyOut(host []byte, device uintptr, rows, pitch int, stream uint
 // CopyIn queues a copy.
 func (c *Card) CopyIn(device uintptr, host []byte, rows, pitch int, stream uintptr) error {
 	return c.Queue("CopyIn", stream, func() {
-		dawdle(max(c.Late, c.LateIn))
+		delay(max(c.Late, c.LateIn))
 		c.rows(host, device, rows, pitch, func(host, device []byte) { copy(device, host) })
 	})
 }
@@ -228,7 +228,7 @@ func (c *Card) rows(host []byte, device uintptr, rows, pitch int, do func(host, 
 // CopyWithin queues a copy.
 func (c *Card) CopyWithin(to, from uintptr, size int, stream uintptr) error {
 	return c.Queue("CopyWithin", stream, func() {
-		c.dawdle()
+		c.delay()
 		copy(c.at(to, size), c.at(from, size))
 	})
 }
@@ -236,7 +236,7 @@ func (c *Card) CopyWithin(to, from uintptr, size int, stream uintptr) error {
 // Call queues a call.
 func (c *Card) Call(stream uintptr, f func()) error {
 	return c.Queue("Call", stream, func() {
-		c.dawdle()
+		c.delay()
 		f()
 	})
 }
@@ -244,7 +244,7 @@ func (c *Card) Call(stream uintptr, f func()) error {
 // Fill queues a kernel that writes to device memory.
 func (c *Card) Fill(stream, device uintptr, bytes []byte) {
 	_ = c.Queue("fill", stream, func() {
-		c.dawdle()
+		c.delay()
 		copy(c.at(device, len(bytes)), bytes)
 	})
 }

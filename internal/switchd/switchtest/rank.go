@@ -70,7 +70,8 @@ func Over(path fabric.Switch, t innetwork.Terms, rank, number int) *Rank {
 // begin lets operations be posted.
 func (r *Rank) begin() {
 	r.conn = reducescatter.NewSwitchConn(reducescatter.SwitchConnConfig{
-		Epoch: 1, Terms: r.Terms, Rank: r.rank, Number: r.number, Switch: r.path, Timeout: time.Hour, Lost: func(err error) { r.lost = err },
+		Epoch: 1, Terms: r.Terms, Rank: r.rank, Number: r.number, Switch: r.path, Timeout: time.Hour,
+		Lost: func(err error) { r.lost = err },
 	})
 	r.lane = reducescatter.New(r.rank, r.Terms.Ranks)
 	r.lane.Begin(1, r.conn)

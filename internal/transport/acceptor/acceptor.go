@@ -34,8 +34,8 @@ const (
 // so it must not keep others out for long.
 type Patience struct{ Silent, Greeting time.Duration }
 
-// PatienceFor returns the Patience of a listener with a secret, or without one, where a greeting in the clear may take so
-// long.
+// PatienceFor returns the Patience of a listener with a secret, or without one, where a greeting in the clear may take
+// so long.
 func PatienceFor(plain time.Duration, secret bool) Patience {
 	if secret {
 		return Patience{plain, proof}
@@ -50,7 +50,7 @@ func PatienceFor(plain time.Duration, secret bool) Patience {
 func Serve(ln net.Listener, p Patience, greet func(conn net.Conn, proven func() bool)) {
 	var all sync.WaitGroup
 	defer all.Wait()
-	s := strangers{Patience: p, left: make(chan struct{}, 1)}
+	s := pendingConns{Patience: p, left: make(chan struct{}, 1)}
 	defer s.closeAll()
 	for {
 		conn, err := ln.Accept()
@@ -66,7 +66,7 @@ func Serve(ln net.Listener, p Patience, greet func(conn net.Conn, proven func() 
 			defer close(one.ended)
 			_ = conn.SetDeadline(time.Now().Add(p.Greeting))
 			awaitFirst(conn)
-			s.hear(one)
+			s.noteFirstByte(one)
 			greet(conn, func() bool { return s.leave(one) && conn.SetDeadline(time.Time{}) == nil })
 			if s.leave(one) {
 				_ = conn.Close()
@@ -106,30 +106,30 @@ func rawOf(conn net.Conn) syscall.RawConn {
 	return nil
 }
 
-// strangers are the connections that have not greeted yet.
-type strangers struct {
+// pendingConns are the connections that have not greeted yet.
+type pendingConns struct {
 	Patience
 
 	mu   sync.Mutex
-	all  []*stranger
+	all  []*pendingConn
 	left chan struct{} // holds a token when one has left
 }
 
-type stranger struct {
+type pendingConn struct {
 	net.Conn
-	due   time.Time     // from then on it makes room for another
-	heard bool          // its first byte has come
-	ended chan struct{} // closed when its goroutine has; only then is the descriptor free
+	due     time.Time     // from then on it makes room for another
+	started bool          // its first byte has come
+	ended   chan struct{} // closed when its goroutine has; only then is the descriptor free
 }
 
 // enter adds a connection. If there are too many with it, it waits until one leaves, or one is due to make room.
-func (s *strangers) enter(conn net.Conn) *stranger {
+func (s *pendingConns) enter(conn net.Conn) *pendingConn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for len(s.all)+1 >= limit {
-		first := slices.MinFunc(s.all, func(a, b *stranger) int { return a.due.Compare(b.due) })
+		first := slices.MinFunc(s.all, func(a, b *pendingConn) int { return a.due.Compare(b.due) })
 		wait := time.Until(first.due)
-		if wait <= 0 && !first.heard && began(first.Conn) { // its goroutine waits for a core
+		if wait <= 0 && !first.started && began(first.Conn) { // its goroutine waits for a core
 			s.begin(first)
 			continue
 		}
@@ -148,28 +148,28 @@ func (s *strangers) enter(conn net.Conn) *stranger {
 		}
 		s.mu.Lock()
 	}
-	one := &stranger{Conn: conn, due: time.Now().Add(s.Silent / leastAge), ended: make(chan struct{})}
+	one := &pendingConn{Conn: conn, due: time.Now().Add(s.Silent / leastAge), ended: make(chan struct{})}
 	s.all = append(s.all, one)
 	return one
 }
 
-// hear says that the first byte of a connection has come.
-func (s *strangers) hear(one *stranger) {
+// noteFirstByte says that the first byte of a connection has come.
+func (s *pendingConns) noteFirstByte(one *pendingConn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !one.heard {
+	if !one.started {
 		s.begin(one)
 	}
 }
 
 // begin has a connection make room later. s.mu is held.
-func (s *strangers) begin(one *stranger) {
-	one.heard = true
+func (s *pendingConns) begin(one *pendingConn) {
+	one.started = true
 	one.due = time.Now().Add(s.Greeting / leastAge)
 }
 
 // leave removes a connection and reports whether it was still there.
-func (s *strangers) leave(one *stranger) bool {
+func (s *pendingConns) leave(one *pendingConn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.remove(one) {
@@ -182,7 +182,7 @@ func (s *strangers) leave(one *stranger) bool {
 	return true
 }
 
-func (s *strangers) remove(one *stranger) bool {
+func (s *pendingConns) remove(one *pendingConn) bool {
 	i := slices.Index(s.all, one)
 	if i < 0 {
 		return false
@@ -191,7 +191,7 @@ func (s *strangers) remove(one *stranger) bool {
 	return true
 }
 
-func (s *strangers) closeAll() {
+func (s *pendingConns) closeAll() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, one := range s.all {

@@ -109,12 +109,13 @@ func TestSilentMakeRoomFirst(t *testing.T) {
 	begun, guests, ended := make(chan bool, 4*limit), make(chan net.Conn, limit), make(chan struct{})
 	go func() {
 		defer close(ended)
-		Serve(ln, Patience{Silent: PatienceFor(Plain, true).Silent, Greeting: time.Hour}, func(c net.Conn, proven func() bool) {
-			begun <- true
-			if _, err := io.ReadFull(c, make([]byte, 2)); err == nil && proven() {
-				guests <- c
-			}
-		})
+		Serve(ln, Patience{Silent: PatienceFor(Plain, true).Silent, Greeting: time.Hour},
+			func(c net.Conn, proven func() bool) {
+				begun <- true
+				if _, err := io.ReadFull(c, make([]byte, 2)); err == nil && proven() {
+					guests <- c
+				}
+			})
 	}()
 	t.Cleanup(func() {
 		require.NoError(t, ln.Close())
@@ -199,7 +200,7 @@ func TestBegunAndNotHeard(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer ln.Close()
-	s := strangers{Patience: Patience{Silent: time.Nanosecond, Greeting: time.Hour}, left: make(chan struct{}, 1)}
+	s := pendingConns{Patience: Patience{Silent: time.Nanosecond, Greeting: time.Hour}, left: make(chan struct{}, 1)}
 	defer s.closeAll()
 	accept := func(text ...byte) net.Conn {
 		dial(t, ln.Addr().String(), text...)

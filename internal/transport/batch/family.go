@@ -30,20 +30,30 @@ var (
 	IPv4 = &Family{
 		Name: "IPv4", Loopback: netip.AddrFrom4([4]byte{127, 0, 0, 1}),
 		Domain: unix.AF_INET, Headers: 20 + udpHeader, Level: unix.IPPROTO_IP, MTU: unix.IP_MTU, Source: 12,
-		Whole:   Option{Name: "IP_MTU_DISCOVER", Level: unix.IPPROTO_IP, Opt: unix.IP_MTU_DISCOVER, Value: unix.IP_PMTUDISC_DO},
-		Probing: Option{Name: "IP_MTU_DISCOVER", Level: unix.IPPROTO_IP, Opt: unix.IP_MTU_DISCOVER, Value: unix.IP_PMTUDISC_PROBE},
-		Joined:  Option{Name: "IP_MULTICAST_ALL", Level: unix.IPPROTO_IP, Opt: unix.IP_MULTICAST_ALL, Value: 0, Since: "2.6.31"},
-		Loop:    Option{Name: "IP_MULTICAST_LOOP", Level: unix.IPPROTO_IP, Opt: unix.IP_MULTICAST_LOOP, Value: 1},
-		Hops:    Option{Name: "IP_MULTICAST_TTL", Level: unix.IPPROTO_IP, Opt: unix.IP_MULTICAST_TTL},
+		Whole: Option{
+			Name: "IP_MTU_DISCOVER", Level: unix.IPPROTO_IP, Opt: unix.IP_MTU_DISCOVER, Value: unix.IP_PMTUDISC_DO,
+		},
+		Probing: Option{
+			Name: "IP_MTU_DISCOVER", Level: unix.IPPROTO_IP, Opt: unix.IP_MTU_DISCOVER, Value: unix.IP_PMTUDISC_PROBE,
+		},
+		Joined: Option{
+			Name: "IP_MULTICAST_ALL", Level: unix.IPPROTO_IP, Opt: unix.IP_MULTICAST_ALL, Value: 0, Since: "2.6.31",
+		},
+		Loop: Option{Name: "IP_MULTICAST_LOOP", Level: unix.IPPROTO_IP, Opt: unix.IP_MULTICAST_LOOP, Value: 1},
+		Hops: Option{Name: "IP_MULTICAST_TTL", Level: unix.IPPROTO_IP, Opt: unix.IP_MULTICAST_TTL},
 	}
 	IPv6 = &Family{
 		Name: "IPv6", Loopback: netip.IPv6Loopback(),
 		Domain: unix.AF_INET6, Headers: 40 + udpHeader, Level: unix.IPPROTO_IPV6, MTU: unix.IPV6_MTU, Source: 8,
-		Whole:   Option{Name: "IPV6_MTU_DISCOVER", Level: unix.IPPROTO_IPV6, Opt: unix.IPV6_MTU_DISCOVER, Value: unix.IPV6_PMTUDISC_DO},
-		Probing: Option{Name: "IPV6_MTU_DISCOVER", Level: unix.IPPROTO_IPV6, Opt: unix.IPV6_MTU_DISCOVER, Value: unix.IPV6_PMTUDISC_PROBE},
-		Joined:  Option{Name: "IPV6_MULTICAST_ALL", Level: unix.IPPROTO_IPV6, Opt: multicastAll6, Value: 0, Since: "4.20"},
-		Loop:    Option{Name: "IPV6_MULTICAST_LOOP", Level: unix.IPPROTO_IPV6, Opt: unix.IPV6_MULTICAST_LOOP, Value: 1},
-		Hops:    Option{Name: "IPV6_MULTICAST_HOPS", Level: unix.IPPROTO_IPV6, Opt: unix.IPV6_MULTICAST_HOPS},
+		Whole: Option{
+			Name: "IPV6_MTU_DISCOVER", Level: unix.IPPROTO_IPV6, Opt: unix.IPV6_MTU_DISCOVER, Value: unix.IPV6_PMTUDISC_DO,
+		},
+		Probing: Option{
+			Name: "IPV6_MTU_DISCOVER", Level: unix.IPPROTO_IPV6, Opt: unix.IPV6_MTU_DISCOVER, Value: unix.IPV6_PMTUDISC_PROBE,
+		},
+		Joined: Option{Name: "IPV6_MULTICAST_ALL", Level: unix.IPPROTO_IPV6, Opt: multicastAll6, Value: 0, Since: "4.20"},
+		Loop:   Option{Name: "IPV6_MULTICAST_LOOP", Level: unix.IPPROTO_IPV6, Opt: unix.IPV6_MULTICAST_LOOP, Value: 1},
+		Hops:   Option{Name: "IPV6_MULTICAST_HOPS", Level: unix.IPPROTO_IPV6, Opt: unix.IPV6_MULTICAST_HOPS},
 	}
 )
 
@@ -100,17 +110,21 @@ func PortOf(fd int) (uint16, error) {
 // Join has a socket receive datagrams to a group on the interface with this index.
 func (f *Family) Join(fd int, group netip.Addr, index int) error {
 	if f == IPv4 {
-		return unix.SetsockoptIPMreqn(fd, f.Level, unix.IP_ADD_MEMBERSHIP, &unix.IPMreqn{Multiaddr: group.As4(), Ifindex: int32(index)})
+		return unix.SetsockoptIPMreqn(fd, f.Level, unix.IP_ADD_MEMBERSHIP,
+			&unix.IPMreqn{Multiaddr: group.As4(), Ifindex: int32(index)})
 	}
-	return unix.SetsockoptIPv6Mreq(fd, f.Level, unix.IPV6_JOIN_GROUP, &unix.IPv6Mreq{Multiaddr: group.As16(), Interface: uint32(index)})
+	return unix.SetsockoptIPv6Mreq(fd, f.Level, unix.IPV6_JOIN_GROUP,
+		&unix.IPv6Mreq{Multiaddr: group.As16(), Interface: uint32(index)})
 }
 
 // Leave takes Join back.
 func (f *Family) Leave(fd int, group netip.Addr, index int) error {
 	if f == IPv4 {
-		return unix.SetsockoptIPMreqn(fd, f.Level, unix.IP_DROP_MEMBERSHIP, &unix.IPMreqn{Multiaddr: group.As4(), Ifindex: int32(index)})
+		return unix.SetsockoptIPMreqn(fd, f.Level, unix.IP_DROP_MEMBERSHIP,
+			&unix.IPMreqn{Multiaddr: group.As4(), Ifindex: int32(index)})
 	}
-	return unix.SetsockoptIPv6Mreq(fd, f.Level, unix.IPV6_LEAVE_GROUP, &unix.IPv6Mreq{Multiaddr: group.As16(), Interface: uint32(index)})
+	return unix.SetsockoptIPv6Mreq(fd, f.Level, unix.IPV6_LEAVE_GROUP,
+		&unix.IPv6Mreq{Multiaddr: group.As16(), Interface: uint32(index)})
 }
 
 // SendThrough has a socket send its multicast through the interface of an index.

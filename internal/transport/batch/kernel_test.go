@@ -27,9 +27,12 @@ func TestLimit(t *testing.T) {
 		{Kernel{}, OffloadAuto, Kernel{}, ""},
 		{Kernel{}, OffloadSingle, Kernel{}, ""},
 		{Kernel{Segment: true}, OffloadAuto, Kernel{Segment: true}, ""},
-		{Kernel{Merge: true, Batch: true}, OffloadGSO, Kernel{}, "offload gso: no UDP_SEGMENT here (Linux has it since 4.18; a sandbox may not)"},
-		{Kernel{Segment: true, Batch: true}, OffloadGSO, Kernel{}, "offload gso: no UDP_GRO here (Linux has it since 5.0; a sandbox may not)"},
-		{Kernel{Segment: true, Merge: true}, OffloadGSO, Kernel{}, "offload gso: no sendmmsg and recvmmsg here (Linux has it since 3.0; a sandbox may not)"},
+		{Kernel{Merge: true, Batch: true}, OffloadGSO, Kernel{},
+			"offload gso: no UDP_SEGMENT here (Linux has it since 4.18; a sandbox may not)"},
+		{Kernel{Segment: true, Batch: true}, OffloadGSO, Kernel{},
+			"offload gso: no UDP_GRO here (Linux has it since 5.0; a sandbox may not)"},
+		{Kernel{Segment: true, Merge: true}, OffloadGSO, Kernel{},
+			"offload gso: no sendmmsg and recvmmsg here (Linux has it since 3.0; a sandbox may not)"},
 		{Kernel{Segment: true}, OffloadBatch, Kernel{}, "offload batch: no sendmmsg"},
 	} {
 		left, _, err := c.has.Limit(c.want, true)
@@ -90,7 +93,9 @@ func TestProbe(t *testing.T) {
 
 // TestProbeWithoutIPv4 where only sockets of IPv6 are allowed.
 func TestProbeWithoutIPv4(t *testing.T) {
-	denied := []systest.Denial{{Call: unix.SYS_SOCKET, With: []systest.Argument{{Number: 0, Value: unix.AF_INET}}, Errno: unix.EAFNOSUPPORT}}
+	denied := []systest.Denial{{
+		Call: unix.SYS_SOCKET, With: []systest.Argument{{Number: 0, Value: unix.AF_INET}}, Errno: unix.EAFNOSUPPORT,
+	}}
 	systest.InSandboxWith(t, denied, func() {
 		_, err := Open(unix.AF_INET)
 		assert.ErrorIs(t, err, unix.EAFNOSUPPORT)

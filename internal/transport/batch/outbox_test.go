@@ -36,8 +36,8 @@ func TestRefusedWithoutSegmentation(t *testing.T) {
 	}
 }
 
-// TestReserved: payloads that are written to an outbox's own memory are sent from there, each with something free behind it, and a
-// batch holds as many as of others.
+// TestReserved: payloads that are written to an outbox's own memory are sent from there, each with something free
+// behind it, and a batch holds as many as of others.
 func TestReserved(t *testing.T) {
 	for _, size := range []int{0, 1, 1440, 8900, MaxPacket - head} {
 		in, from, to := inboxPair(t, size)

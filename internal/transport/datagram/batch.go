@@ -41,8 +41,10 @@ type Sink interface {
 // NewBatch reserves the memory for datagrams of a header of head bytes, 1 to
 // 64, and up to payload bytes behind it.
 func NewBatch(head, payload int) (b *Batch, err error) {
-	if largest := batch.MaxPacket - batch.IPv4.Headers - head; head < 1 || head > batch.MaxHead || payload < 0 || payload > largest {
-		return nil, fmt.Errorf("datagram: header of %d and payload of %d bytes: want 1 to %d and 0 to %d", head, payload, batch.MaxHead, largest)
+	if largest := batch.MaxPacket - batch.IPv4.Headers - head; head < 1 || head > batch.MaxHead || payload < 0 ||
+		payload > largest {
+		return nil, fmt.Errorf("datagram: header of %d and payload of %d bytes: want 1 to %d and 0 to %d", head, payload,
+			batch.MaxHead, largest)
 	}
 	b = &Batch{head: head}
 	if b.out, err = batch.NewOutbox(head, &b.Syscalls); err != nil {
@@ -116,7 +118,8 @@ func (b *Batch) send(s *Socket, first int) (sent, refused int, e syscall.Errno) 
 // sendError says what a refusal means.
 func (s *Socket) sendError(size int, e syscall.Errno) error {
 	if batch.RefusalOf(e) == batch.TooLarge {
-		return fmt.Errorf("datagram: send %d bytes from port %d to %v: the path takes %d: %w", size, s.port, s.peer, s.MTU(), e)
+		return fmt.Errorf("datagram: send %d bytes from port %d to %v: the path takes %d: %w", size, s.port, s.peer, s.MTU(),
+			e)
 	}
 	return fmt.Errorf("datagram: send from port %d to %v: %w", s.port, s.peer, e)
 }

@@ -52,7 +52,8 @@ func Open(o Options) (*Socket, error) {
 		return nil, fmt.Errorf("datagram: local address %v: want an address of this host", o.Local)
 	}
 	if o.First > o.Last || o.First == 0 && o.Last != 0 {
-		return nil, fmt.Errorf("datagram: ports %d to %d: want first to last of 1 to 65535, or 0 to 0 for any", o.First, o.Last)
+		return nil,
+			fmt.Errorf("datagram: ports %d to %d: want first to last of 1 to 65535, or 0 to 0 for any", o.First, o.Last)
 	}
 	if o.RcvBuf < 0 {
 		return nil, fmt.Errorf("datagram: receive buffer %d: want a size in bytes, or 0", o.RcvBuf)
@@ -109,7 +110,8 @@ func (s *Socket) reserve(size int) (err error) {
 		size = defaultRcvBuf
 	}
 	if unix.SetsockoptInt(s.sender.FD, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, size) != nil {
-		if err := batch.Set(s.sender.FD, batch.Option{Name: "SO_RCVBUF", Level: unix.SOL_SOCKET, Opt: unix.SO_RCVBUF, Value: size}); err != nil {
+		if err := batch.Set(s.sender.FD,
+			batch.Option{Name: "SO_RCVBUF", Level: unix.SOL_SOCKET, Opt: unix.SO_RCVBUF, Value: size}); err != nil {
 			return err
 		}
 	}
@@ -190,7 +192,8 @@ func (s *Socket) Mute(on bool) error {
 	case s.carrier != nil:
 		s.carrier.Mute(on)
 	case !on:
-		return batch.Set(s.sender.FD, batch.Option{Name: "SO_DETACH_FILTER", Level: unix.SOL_SOCKET, Opt: unix.SO_DETACH_FILTER})
+		return batch.Set(s.sender.FD,
+			batch.Option{Name: "SO_DETACH_FILTER", Level: unix.SOL_SOCKET, Opt: unix.SO_DETACH_FILTER})
 	default:
 		nothing := unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: 0}
 		program := &unix.SockFprog{Len: 1, Filter: &nothing}

@@ -13,14 +13,20 @@ import (
 
 func TestOpenRefusesBadOptions(t *testing.T) {
 	for want, change := range map[string]func(o *Options){
-		"local address invalid IP: want an address of this host":               func(o *Options) { o.Local = netip.Addr{} },
-		"local address 239.0.0.1: want":                                        func(o *Options) { o.Local = netip.MustParseAddr("239.0.0.1") },
-		"ports 9 to 8: want first to last of 1 to 65535, or 0 to 0 for any":    func(o *Options) { o.First, o.Last = 9, 8 },
-		"ports 0 to 8: want":                                                   func(o *Options) { o.Last = 8 },
-		"receive buffer -1: want a size in bytes, or 0":                        func(o *Options) { o.RcvBuf = -1 },
-		"offload(9): want auto, gso, batch or single":                          func(o *Options) { o.Offload = 9 },
-		"bind port 0 of 192.0.2.1: cannot assign requested address":            func(o *Options) { o.Local = netip.MustParseAddr("192.0.2.1") },
-		"zone of [fe80::1%nowhere]:0: route ip+net: no such network interface": func(o *Options) { o.Local = netip.MustParseAddr("fe80::1%nowhere") },
+		"local address invalid IP: want an address of this host": func(o *Options) { o.Local = netip.Addr{} },
+		"local address 239.0.0.1: want": func(o *Options) {
+			o.Local = netip.MustParseAddr("239.0.0.1")
+		},
+		"ports 9 to 8: want first to last of 1 to 65535, or 0 to 0 for any": func(o *Options) { o.First, o.Last = 9, 8 },
+		"ports 0 to 8: want":                            func(o *Options) { o.Last = 8 },
+		"receive buffer -1: want a size in bytes, or 0": func(o *Options) { o.RcvBuf = -1 },
+		"offload(9): want auto, gso, batch or single":   func(o *Options) { o.Offload = 9 },
+		"bind port 0 of 192.0.2.1: cannot assign requested address": func(o *Options) {
+			o.Local = netip.MustParseAddr("192.0.2.1")
+		},
+		"zone of [fe80::1%nowhere]:0: route ip+net: no such network interface": func(o *Options) {
+			o.Local = netip.MustParseAddr("fe80::1%nowhere")
+		},
 	} {
 		o := Options{Local: loopbacks[0]}
 		change(&o)
@@ -47,7 +53,8 @@ func TestPortsOfARange(t *testing.T) {
 func TestConnectRefusesOtherPeers(t *testing.T) {
 	for _, peer := range []string{"[::1]:9", "127.0.0.1:0"} {
 		s := open(t, Options{Local: loopbacks[0]})
-		require.ErrorContains(t, s.Connect(netip.MustParseAddrPort(peer)), "want an address and a port of the same IP version")
+		require.ErrorContains(t, s.Connect(netip.MustParseAddrPort(peer)),
+			"want an address and a port of the same IP version")
 	}
 	a, b := pair(t, Options{})
 	err := a.Connect(netip.AddrPortFrom(loopbacks[0], b.Port()))

@@ -102,8 +102,8 @@ type Sink interface {
 	// Control delivers a control message that no chunk follows. Chunks of repairs and relays arrive
 	// by Accept and Received with the header that wire.DataOf builds.
 	Control(from int, m *wire.Control)
-	// ReadEnded says that what Gather.Read has begun has ended: well, after Accept for each of its chunks, with the header of
-	// a repair; or it has failed, and so will all later ones.
+	// ReadEnded says that what Gather.Read has begun has ended: well, after Accept for each of its chunks, with the header
+	// of a repair; or it has failed, and so will all later ones.
 	ReadEnded(r *wire.Read, well bool)
 	// Broken says that the path to a rank is lost for good; with the own rank, that the fabric is.
 	Broken(rank int, err error)

@@ -125,11 +125,11 @@ type Wait struct {
 	waits   bool
 	since   time.Duration
 	at      time.Duration // when to look again
-	looking bool
+	waiting bool
 }
 
 // Round begins a round, in which nothing waits yet.
-func (w *Wait) Round() { w.looking = false }
+func (w *Wait) Round() { w.waiting = false }
 
 // Must reports whether data that are ready to be sent must wait. Data that have waited for long go in
 // between: nobody starves.
@@ -148,9 +148,9 @@ func (w *Wait) Must(now time.Duration) bool {
 		w.since = now
 		return false
 	}
-	w.looking, w.at = true, now+min(left, lookAgain)
+	w.waiting, w.at = true, now+min(left, lookAgain)
 	return true
 }
 
-// Next returns when to look again, if something has had to wait in this round.
-func (w *Wait) Next() (at time.Duration, waits bool) { return w.at, w.looking }
+// Deadline returns when to look again, if something has had to wait in this round.
+func (w *Wait) Deadline() (at time.Duration, waits bool) { return w.at, w.waiting }

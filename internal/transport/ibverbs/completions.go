@@ -41,8 +41,8 @@ const (
 // String is libibverbs's name for the status.
 func (s Status) String() string { return C.GoString(C.rdma_status(C.int(s))) }
 
-// NewCompletions returns a place for as many completions as may be due at a time: of all transfers and receives that its
-// connections may have posted. Where more are, the device gives it up, and all of them with it.
+// NewCompletions returns a place for as many completions as may be due at a time: of all transfers and receives that
+// its connections may have posted. Where more are, the device gives it up, and all of them with it.
 func (d *Device) NewCompletions(depth int) (*Completions, error) {
 	c := &Completions{c: (*C.rdma_completions)(C.calloc(1, C.sizeof_rdma_completions)), device: d}
 	var what *C.char

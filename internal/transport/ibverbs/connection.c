@@ -30,7 +30,8 @@ void rdma_completions_close(rdma_completions *c)
 
 static void completed(void *to, int i, const rdma_wc *wc)
 {
-	((rdma_completion *)to)[i] = (rdma_completion){wc->wr_id, wc->byte_len, ntohl(wc->imm_data), wc->status, wc->opcode >= RDMA_RECEIVED};
+	((rdma_completion *)to)[i] = (rdma_completion){wc->wr_id, wc->byte_len, ntohl(wc->imm_data), wc->status,
+		wc->opcode >= RDMA_RECEIVED};
 }
 
 int rdma_completions_poll(rdma_completions *c, rdma_completion *done, int most)
@@ -47,7 +48,8 @@ int rdma_completions_arm(rdma_completions *c)
 	return c->cq->context->ops.req_notify_cq(c->cq, 0);
 }
 
-rdma_qp *rdma_connection_open(rdma_pd *pd, const rdma_place *at, rdma_completions *sends, rdma_completions *receives, int send, int receive,
+rdma_qp *rdma_connection_open(rdma_pd *pd, const rdma_place *at, rdma_completions *sends, rdma_completions *receives,
+	int send, int receive,
                               const char **what)
 {
 	rdma_qp_init init = {.send_cq = sends->cq,
@@ -58,7 +60,8 @@ rdma_qp *rdma_connection_open(rdma_pd *pd, const rdma_place *at, rdma_completion
 	rdma_qp *qp = p_ibv_create_qp(pd, &init);
 	if (!qp)
 		return NULL;
-	rdma_qp_attr a = {.qp_state = RDMA_INIT, .port_num = at->port, .pkey_index = at->pkey_index, .qp_access_flags = RDMA_REMOTE_WRITE | RDMA_REMOTE_READ};
+	rdma_qp_attr a = {.qp_state = RDMA_INIT, .port_num = at->port, .pkey_index = at->pkey_index,
+		.qp_access_flags = RDMA_REMOTE_WRITE | RDMA_REMOTE_READ};
 	*what = "ibv_modify_qp";
 	int e = p_ibv_modify_qp(qp, &a, RDMA_SET_STATE | RDMA_SET_PKEY | RDMA_SET_PORT | RDMA_SET_ACCESS);
 	if (e) {
@@ -69,16 +72,18 @@ rdma_qp *rdma_connection_open(rdma_pd *pd, const rdma_place *at, rdma_completion
 	return qp;
 }
 
-// reads is how many RDMA Reads are under way at most, each way: as few as devices have that have few. With 7 retries soft-RoCE
-// would never give up.
+// reads is how many RDMA Reads are under way at most, each way: as few as devices have that have few. With 7 retries
+// soft-RoCE would never give up.
 enum { reads = 4, retries = 6, for_ever = 7, rnr_timer = 12 /* 0.64 ms */, hops = 64 };
 
-int rdma_join_peer(rdma_qp *qp, const rdma_place *at, const rdma_address *own, const rdma_address *peer, int timeout, uint8_t tclass)
+int rdma_join_peer(rdma_qp *qp, const rdma_place *at, const rdma_address *own, const rdma_address *peer, int timeout,
+	uint8_t tclass)
 {
 	uint32_t mtu = peer->mtu < own->mtu ? peer->mtu : own->mtu;
 	rdma_qp_attr a = {
 		.qp_state = RDMA_RTR,
-		.ah_attr = {.grh = {.sgid_index = at->gid_index, .hop_limit = hops, .traffic_class = tclass}, .is_global = 1, .port_num = at->port},
+		.ah_attr = {.grh = {.sgid_index = at->gid_index, .hop_limit = hops, .traffic_class = tclass}, .is_global = 1,
+			.port_num = at->port},
 		.path_mtu = __builtin_ctz(mtu) - 7, // 1: 256 bytes
 		.dest_qp_num = peer->qpn,
 		.rq_psn = peer->psn,
@@ -88,13 +93,16 @@ int rdma_join_peer(rdma_qp *qp, const rdma_place *at, const rdma_address *own, c
 	memcpy(a.ah_attr.grh.dgid, peer->gid, 16);
 	if (at->lid) // within a subnet, without a GRH
 		a.ah_attr = (rdma_ah_attr){.dlid = peer->lid, .port_num = at->port};
-	int e = p_ibv_modify_qp(qp, &a, RDMA_SET_STATE | RDMA_SET_PATH | RDMA_SET_MTU | RDMA_SET_PEER | RDMA_SET_RQ_PSN | RDMA_SET_PEER_READS |
+	int e = p_ibv_modify_qp(qp, &a,
+		RDMA_SET_STATE | RDMA_SET_PATH | RDMA_SET_MTU | RDMA_SET_PEER | RDMA_SET_RQ_PSN | RDMA_SET_PEER_READS |
 	                                    RDMA_SET_RNR_TIMER);
 	if (e)
 		return e;
-	a = (rdma_qp_attr){.qp_state = RDMA_RTS, .timeout = timeout, .retry_cnt = retries, .rnr_retry = for_ever, .sq_psn = own->psn,
+	a = (rdma_qp_attr){.qp_state = RDMA_RTS, .timeout = timeout, .retry_cnt = retries, .rnr_retry = for_ever,
+		.sq_psn = own->psn,
 	                   .max_rd_atomic = reads};
-	return p_ibv_modify_qp(qp, &a, RDMA_SET_STATE | RDMA_SET_TIMEOUT | RDMA_SET_RETRIES | RDMA_SET_RNR_RETRIES | RDMA_SET_SQ_PSN |
+	return p_ibv_modify_qp(qp, &a,
+		RDMA_SET_STATE | RDMA_SET_TIMEOUT | RDMA_SET_RETRIES | RDMA_SET_RNR_RETRIES | RDMA_SET_SQ_PSN |
 	                                   RDMA_SET_READS);
 }
 
@@ -114,7 +122,8 @@ int rdma_post_transfers(rdma_qp *qp, const rdma_transfer *t, int n, int *posted)
 		int k = n - *posted < doorbell ? n - *posted : doorbell;
 		for (int i = 0; i < k; i++, t++) {
 			sge[i] = (rdma_sge){t->local, t->bytes, t->local_key};
-			wr[i] = (rdma_send_wr){.wr_id = t->id, .next = i + 1 < k ? &wr[i + 1] : NULL, .sg_list = &sge[i], .num_sge = t->bytes > 0,
+			wr[i] = (rdma_send_wr){.wr_id = t->id, .next = i + 1 < k ? &wr[i + 1] : NULL, .sg_list = &sge[i],
+				.num_sge = t->bytes > 0,
 			                       .opcode = t->opcode, .send_flags = RDMA_SIGNALED, .imm_data = htonl(t->immediate)};
 			wr[i].wr.rdma.remote_addr = t->remote;
 			wr[i].wr.rdma.rkey = t->remote_key;

@@ -90,7 +90,8 @@ func (d *Device) NewConnection(o ConnectionOptions) (*Connection, error) {
 	var what *C.char
 	qp, err := C.rdma_connection_open(d.pd, &d.place, o.Sends.c, o.Receives.c, C.int(o.Send), C.int(o.Receive), &what)
 	if qp == nil {
-		return nil, Unavailable("device %s, connection of %d transfers and %d buffers: %s: %w", d.name, o.Send, o.Receive, C.GoString(what), err)
+		return nil, Unavailable("device %s, connection of %d transfers and %d buffers: %s: %w", d.name, o.Send, o.Receive,
+			C.GoString(what), err)
 	}
 	return &Connection{
 		qp: qp, device: d, posted: (*C.int)(C.calloc(1, C.sizeof_int)),
@@ -106,10 +107,12 @@ func (c *Connection) Address() Address { return c.own }
 // seven tries, and the wait after each is the same. tclass is of the IP headers: DSCP << 2.
 func (c *Connection) Connect(peer Address, within time.Duration, tclass uint8) error {
 	if peer.Number >= 1<<24 || peer.PSN >= 1<<24 || bits.OnesCount32(peer.MTU) != 1 || peer.MTU < 256 || peer.MTU > 4096 {
-		return fmt.Errorf("ibverbs: peer has queue %d, PSN %d and MTU %d: want 24 bits, 24 bits and a power of two from 256 to 4096",
+		return fmt.Errorf("ibverbs: peer has queue %d, PSN %d and MTU %d: want 24 bits, 24 bits and a power of two from "+
+			"256 to 4096",
 			peer.Number, peer.PSN, peer.MTU)
 	}
-	e := C.rdma_join_peer(c.qp, &c.device.place, (*C.rdma_address)(unsafe.Pointer(&c.own)), (*C.rdma_address)(unsafe.Pointer(&peer)),
+	e := C.rdma_join_peer(c.qp, &c.device.place, (*C.rdma_address)(unsafe.Pointer(&c.own)),
+		(*C.rdma_address)(unsafe.Pointer(&peer)),
 		C.int(exponent(within)), C.uint8_t(tclass))
 	return failure("ibv_modify_qp", e)
 }
@@ -133,8 +136,8 @@ func (c *Connection) Receive(buffers []Buffer) (int, error) {
 	return int(*c.posted), failure("ibv_post_recv", e)
 }
 
-// Post begins transfers, in order, and returns how many the device took: all, unless too many are under way. Up to 64 of
-// them cost one doorbell.
+// Post begins transfers, in order, and returns how many the device took: all, unless too many are under way. Up to 64
+// of them cost one doorbell.
 func (c *Connection) Post(transfers []Transfer) (int, error) {
 	if len(transfers) == 0 {
 		return 0, nil

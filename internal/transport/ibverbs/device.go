@@ -52,7 +52,9 @@ func Open(ifi *net.Interface, address netip.Addr) (*Device, error) {
 		if list != nil {
 			C.rdma_unlist(list)
 		}
-		return nil, Unavailable("this host has no RDMA device (rdma link; for soft-RoCE: rdma link add NAME type rxe netdev %s)", ifi.Name)
+		return nil,
+			Unavailable("this host has no RDMA device (rdma link; for soft-RoCE: rdma link add NAME type rxe netdev %s)",
+				ifi.Name)
 	}
 	defer C.rdma_unlist(list)
 	var on *membership
@@ -81,7 +83,8 @@ func load(library string) error {
 	name := C.CString(library)
 	defer C.free(unsafe.Pointer(name))
 	if missing := C.rdma_load(name); missing != nil {
-		return Unavailable("%s cannot be loaded (Debian, Ubuntu: apt install libibverbs1 ibverbs-providers; Fedora: dnf install libibverbs): %s",
+		return Unavailable("%s cannot be loaded (Debian, Ubuntu: apt install libibverbs1 ibverbs-providers; Fedora: dnf "+
+			"install libibverbs): %s",
 			library, C.GoString(missing))
 	}
 	return nil
@@ -94,7 +97,8 @@ func open(d *C.rdma_device, ifi *net.Interface, address netip.Addr, on *membersh
 		return nil, fmt.Errorf("device %s is not on %s", v.name, ifi.Name)
 	}
 	if v.context, err = C.rdma_open(d); v.context == nil {
-		return nil, fmt.Errorf("device %s cannot be opened (it needs access to /dev/infiniband/uverbs*; in a container, --device=/dev/infiniband): %w", v.name, err)
+		return nil, fmt.Errorf("device %s cannot be opened (it needs access to /dev/infiniband/uverbs*; in a container, "+
+			"--device=/dev/infiniband): %w", v.name, err)
 	}
 	if e := v.find(ifi, on); e != 0 {
 		return nil, errors.Join(v.lacks(syscall.Errno(e), ifi, address), v.Close())
@@ -120,10 +124,12 @@ func (d *Device) lacks(e syscall.Errno, ifi *net.Interface, address netip.Addr) 
 	case unix.ENETDOWN:
 		return fmt.Errorf("the port of device %s on %s is not active (rdma link)", d.name, ifi.Name)
 	case unix.EADDRNOTAVAIL:
-		return fmt.Errorf("device %s has no RoCE v2 GID of %v on %s (see /sys/class/infiniband/%s/ports/1/gids)", d.name, address, ifi.Name, d.name)
+		return fmt.Errorf("device %s has no RoCE v2 GID of %v on %s (see /sys/class/infiniband/%s/ports/1/gids)", d.name,
+			address, ifi.Name, d.name)
 	}
 	if C.rdma_infiniband(d.context) != 0 {
-		return fmt.Errorf("device %s is InfiniBand's, and %s is not its IPoIB interface, which it takes (MCAST_IFACE=ib0; rdma link)", d.name, ifi.Name)
+		return fmt.Errorf("device %s is InfiniBand's, and %s is not its IPoIB interface, which it takes (MCAST_IFACE=ib0; "+
+			"rdma link)", d.name, ifi.Name)
 	}
 	return fmt.Errorf("device %s is not on %s", d.name, ifi.Name)
 }

@@ -30,7 +30,8 @@ func pair(t *testing.T, within time.Duration, buffers int) (e [2]*end) {
 		e[i].memory, err = d[i].Map(1<<16, RemoteWrite|RemoteRead)
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, e[i].memory.Close()) })
-		e[i].Connection, err = d[i].NewConnection(ConnectionOptions{Sends: e[i].sends, Receives: e[i].receives, Send: 16, Receive: 16})
+		e[i].Connection,
+			err = d[i].NewConnection(ConnectionOptions{Sends: e[i].sends, Receives: e[i].receives, Send: 16, Receive: 16})
 		require.NoError(t, err)
 		t.Cleanup(func() {
 			if e[i].qp != nil {
@@ -68,7 +69,9 @@ func completed(t *testing.T, c *Completions, n int) []Completion {
 // TestConnection: writes, reads and sends have their effects, in the order in which they were posted.
 func TestConnection(t *testing.T) {
 	e := pair(t, 10*time.Second, 2)
-	n, err := e[1].Receive([]Buffer{{ID: 200, Local: e[1].memory.Address(40_000), LocalKey: e[1].memory.Key(), Bytes: 100}})
+	n, err := e[1].Receive([]Buffer{{
+		ID: 200, Local: e[1].memory.Address(40_000), LocalKey: e[1].memory.Key(), Bytes: 100,
+	}})
 	require.NoError(t, err)
 	require.Equal(t, 1, n)
 	copy(e[0].memory.Bytes, "some words")
@@ -76,8 +79,9 @@ func TestConnection(t *testing.T) {
 	from, to := e[0].memory, e[1].memory
 	transfer := func(id uint64, v Verb, at, bytes, there int) Transfer {
 		return Transfer{
-			ID: id, Verb: v, Local: from.Address(at), LocalKey: from.Key(), Bytes: uint32(bytes), Immediate: uint32(0xfedc0000 + id),
-			Remote: to.Address(there), RemoteKey: to.RemoteKey(),
+			ID: id, Verb: v, Local: from.Address(at), LocalKey: from.Key(), Bytes: uint32(bytes),
+			Immediate: uint32(0xfedc0000 + id),
+			Remote:    to.Address(there), RemoteKey: to.RemoteKey(),
 		}
 	}
 	n, err = e[0].Post([]Transfer{
@@ -133,7 +137,8 @@ func TestConnectionFull(t *testing.T) {
 	require.Less(t, n, 1000)
 }
 
-// TestConnectionFails: a peer that is gone, and memory that it has not given, end a connection, and the first completion says why.
+// TestConnectionFails: a peer that is gone, and memory that it has not given, end a connection, and the first
+// completion says why.
 func TestConnectionFails(t *testing.T) {
 	t.Run("gone", func(t *testing.T) {
 		e := pair(t, 500*time.Millisecond, 4)

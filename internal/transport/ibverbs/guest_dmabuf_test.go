@@ -24,8 +24,8 @@ type dmabuf struct {
 	key    uint32
 }
 
-// exported registers so many bytes behind a udmabuf, or more. Soft-RoCE registers no DMA-BUF, and says so: then the device is
-// given a mapping of the memory that the DMA-BUF was made of.
+// exported registers so many bytes behind a udmabuf, or more. Soft-RoCE registers no DMA-BUF, and says so: then the
+// device is given a mapping of the memory that the DMA-BUF was made of.
 func exported(t *testing.T, d *Device, bytes int, a Access) *dmabuf {
 	t.Helper()
 	page := os.Getpagesize()
@@ -38,7 +38,8 @@ func exported(t *testing.T, d *Device, bytes int, a Access) *dmabuf {
 		require.Equal(t, uintptr(bytes), size)
 		return unix.Dup(m.fd)
 	}
-	m.cache = gpudirect.NewCache(exporting{Registrar{Device: d, Access: a, Invalidated: true}, export}, gpudirect.Limits{Count: 8, Bytes: 1 << 30})
+	m.cache = gpudirect.NewCache(exporting{Registrar{Device: d, Access: a, Invalidated: true}, export},
+		gpudirect.Limits{Count: 8, Bytes: 1 << 30})
 	var err error
 	if m.held, err = m.cache.Acquire(address(m.seen), uintptr(bytes), gpudirect.CUDA); err != nil {
 		require.ErrorIs(t, err, errors.ErrUnsupported)
@@ -112,9 +113,9 @@ func TestDMABuf(t *testing.T) {
 	m.end(t)
 }
 
-// TestDMABufByWrites: a peer writes straight to the memory behind a DMA-BUF. Its completion says that the bytes are on their way
-// past the CPU; a read of a byte of them, by a connection of the device to itself, is answered behind them, so that a GPU that
-// is told afterwards finds them.
+// TestDMABufByWrites: a peer writes straight to the memory behind a DMA-BUF. Its completion says that the bytes are on
+// their way past the CPU; a read of a byte of them, by a connection of the device to itself, is answered behind them,
+// so that a GPU that is told afterwards finds them.
 func TestDMABufByWrites(t *testing.T) {
 	e := pair(t, 10*time.Second, 1)
 	d := e[1].device
@@ -141,7 +142,8 @@ func TestDMABufByWrites(t *testing.T) {
 	require.NoError(t, itself.Connect(itself.Address(), 10*time.Second, 0))
 	flushed := e[1].memory
 	_, err = itself.Post([]Transfer{{
-		ID: 2, Verb: Read, Local: flushed.Address(0), LocalKey: flushed.Key(), Bytes: 1, Remote: to.Address(at + bytes - 1), RemoteKey: to.RemoteKey(),
+		ID: 2, Verb: Read, Local: flushed.Address(0), LocalKey: flushed.Key(), Bytes: 1, Remote: to.Address(at + bytes - 1),
+		RemoteKey: to.RemoteKey(),
 	}})
 	require.NoError(t, err)
 	require.Equal(t, OK, completed(t, own, 1)[0].Status)
@@ -156,7 +158,8 @@ func TestDMABufByWrites(t *testing.T) {
 
 	// The memory is not the peer's any more.
 	_, err = e[0].Post([]Transfer{{
-		ID: 3, Verb: Write, Local: e[0].memory.Address(0), LocalKey: e[0].memory.Key(), Bytes: 8, Remote: m.address(), RemoteKey: m.key,
+		ID: 3, Verb: Write, Local: e[0].memory.Address(0), LocalKey: e[0].memory.Key(), Bytes: 8, Remote: m.address(),
+		RemoteKey: m.key,
 	}})
 	require.NoError(t, err)
 	require.Equal(t, "remote access error", completed(t, e[0].sends, 1)[0].Status.String())

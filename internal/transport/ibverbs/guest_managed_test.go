@@ -19,8 +19,8 @@ func member(t *testing.T) bool {
 	return strings.Contains(string(text), "0B0707EF")
 }
 
-// TestManaged: librdmacm joins a group, in IGMP as well, and what one queue sends another receives; closing leaves it, and
-// leaves no descriptor.
+// TestManaged: librdmacm joins a group, in IGMP as well, and what one queue sends another receives; closing leaves it,
+// and leaves no descriptor.
 func TestManaged(t *testing.T) {
 	d, _ := devices(t)
 	if !systest.Alone(t) {

@@ -151,7 +151,8 @@ func address(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(
 func TestRegistrations(t *testing.T) {
 	d, _ := devices(t)
 	require.NoError(t, SurvivesFork())
-	cache := gpudirect.NewCache(Registrar{Device: d[0], Access: Local, Invalidated: true}, gpudirect.Limits{Count: 8, Bytes: 1 << 30})
+	cache := gpudirect.NewCache(Registrar{Device: d[0], Access: Local, Invalidated: true},
+		gpudirect.Limits{Count: 8, Bytes: 1 << 30})
 	size := 16 * os.Getpagesize()
 	b, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
 	require.NoError(t, err)

@@ -18,8 +18,8 @@ func overInfiniBand(name string) bool {
 	return strings.TrimSpace(string(kind)) == "32"
 }
 
-// Hardware reports whether this host has an RDMA device that auto may take: none of software, and none of InfiniBand, on which
-// nothing here has run yet.
+// Hardware reports whether this host has an RDMA device that auto may take: none of software, and none of InfiniBand,
+// on which nothing here has run yet.
 func Hardware() bool {
 	all, _ := os.ReadDir(sysfs) // none without the kernel's modules
 	for _, d := range all {
@@ -41,8 +41,8 @@ func InfiniBand(device string) bool {
 	return len(ports) > 0
 }
 
-// Software reports whether a device is soft-RoCE, which alone says on which netdev it is (rxe_verbs.c: parent), or another
-// one that no bus has (siw).
+// Software reports whether a device is soft-RoCE, which alone says on which netdev it is (rxe_verbs.c: parent), or
+// another one that no bus has (siw).
 func Software(device string) bool {
 	if _, err := os.Stat(filepath.Join(sysfs, device, "parent")); err == nil {
 		return true

@@ -7,8 +7,8 @@ VERBS(POINTER)
 OPTIONAL(POINTER)
 CM(POINTER)
 
-#define FIND(result, name, args)                                                                                         \
-	if (!(*(void **)&p_##name = dlsym(lib, #name)))                                                                       \
+#define FIND(result, name, args)                                                                                     \
+	if (!(*(void **)&p_##name = dlsym(lib, #name)))                                                                   \
 		return dlerror();
 #define LOOK(result, name, args) *(void **)&p_##name = dlsym(lib, #name);
 

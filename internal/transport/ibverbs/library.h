@@ -4,49 +4,49 @@
 
 #include "verbs.h"
 
-#define VERBS(V)                                                                                                         \
-	V(rdma_device **, ibv_get_device_list, (int *))                                                                       \
-	V(void, ibv_free_device_list, (rdma_device **))                                                                       \
-	V(const char *, ibv_get_device_name, (rdma_device *))                                                                 \
-	V(rdma_context *, ibv_open_device, (rdma_device *))                                                                   \
-	V(int, ibv_close_device, (rdma_context *))                                                                            \
-	V(int, ibv_query_port, (rdma_context *, uint8_t, rdma_port_attr *))                                                   \
-	V(int, _ibv_query_gid_ex, (rdma_context *, uint32_t, uint32_t, rdma_gid_entry *, uint32_t, size_t))                   \
-	V(rdma_pd *, ibv_alloc_pd, (rdma_context *))                                                                          \
-	V(int, ibv_dealloc_pd, (rdma_pd *))                                                                                   \
-	V(rdma_mr *, ibv_reg_mr, (rdma_pd *, void *, size_t, int))                                                            \
-	V(int, ibv_dereg_mr, (rdma_mr *))                                                                                     \
-	V(rdma_channel *, ibv_create_comp_channel, (rdma_context *))                                                          \
-	V(int, ibv_destroy_comp_channel, (rdma_channel *))                                                                    \
-	V(rdma_cq *, ibv_create_cq, (rdma_context *, int, void *, rdma_channel *, int))                                       \
-	V(int, ibv_destroy_cq, (rdma_cq *))                                                                                   \
-	V(int, ibv_get_cq_event, (rdma_channel *, rdma_cq **, void **))                                                       \
-	V(void, ibv_ack_cq_events, (rdma_cq *, unsigned))                                                                     \
-	V(rdma_qp *, ibv_create_qp, (rdma_pd *, rdma_qp_init *))                                                              \
-	V(int, ibv_modify_qp, (rdma_qp *, rdma_qp_attr *, int))                                                               \
-	V(int, ibv_destroy_qp, (rdma_qp *))                                                                                   \
-	V(rdma_ah *, ibv_create_ah, (rdma_pd *, rdma_ah_attr *))                                                              \
-	V(int, ibv_destroy_ah, (rdma_ah *))                                                                                   \
-	V(int, ibv_attach_mcast, (rdma_qp *, const uint8_t *, uint16_t))                                                      \
-	V(int, ibv_detach_mcast, (rdma_qp *, const uint8_t *, uint16_t))                                                      \
+#define VERBS(V)                                                                                                     \
+	V(rdma_device **, ibv_get_device_list, (int *))                                                                   \
+	V(void, ibv_free_device_list, (rdma_device **))                                                                   \
+	V(const char *, ibv_get_device_name, (rdma_device *))                                                             \
+	V(rdma_context *, ibv_open_device, (rdma_device *))                                                               \
+	V(int, ibv_close_device, (rdma_context *))                                                                        \
+	V(int, ibv_query_port, (rdma_context *, uint8_t, rdma_port_attr *))                                               \
+	V(int, _ibv_query_gid_ex, (rdma_context *, uint32_t, uint32_t, rdma_gid_entry *, uint32_t, size_t))               \
+	V(rdma_pd *, ibv_alloc_pd, (rdma_context *))                                                                      \
+	V(int, ibv_dealloc_pd, (rdma_pd *))                                                                               \
+	V(rdma_mr *, ibv_reg_mr, (rdma_pd *, void *, size_t, int))                                                        \
+	V(int, ibv_dereg_mr, (rdma_mr *))                                                                                 \
+	V(rdma_channel *, ibv_create_comp_channel, (rdma_context *))                                                      \
+	V(int, ibv_destroy_comp_channel, (rdma_channel *))                                                                \
+	V(rdma_cq *, ibv_create_cq, (rdma_context *, int, void *, rdma_channel *, int))                                   \
+	V(int, ibv_destroy_cq, (rdma_cq *))                                                                               \
+	V(int, ibv_get_cq_event, (rdma_channel *, rdma_cq **, void **))                                                   \
+	V(void, ibv_ack_cq_events, (rdma_cq *, unsigned))                                                                 \
+	V(rdma_qp *, ibv_create_qp, (rdma_pd *, rdma_qp_init *))                                                          \
+	V(int, ibv_modify_qp, (rdma_qp *, rdma_qp_attr *, int))                                                           \
+	V(int, ibv_destroy_qp, (rdma_qp *))                                                                               \
+	V(rdma_ah *, ibv_create_ah, (rdma_pd *, rdma_ah_attr *))                                                          \
+	V(int, ibv_destroy_ah, (rdma_ah *))                                                                               \
+	V(int, ibv_attach_mcast, (rdma_qp *, const uint8_t *, uint16_t))                                                  \
+	V(int, ibv_detach_mcast, (rdma_qp *, const uint8_t *, uint16_t))                                                  \
 	V(const char *, ibv_wc_status_str, (int))
 
 struct sockaddr;
-#define CM(V)                                                                                                            \
-	V(rdma_cm_channel *, rdma_create_event_channel, (void))                                                               \
-	V(void, rdma_destroy_event_channel, (rdma_cm_channel *))                                                              \
-	V(int, rdma_create_id, (rdma_cm_channel *, rdma_cm_id **, void *, int))                                               \
-	V(int, rdma_destroy_id, (rdma_cm_id *))                                                                               \
-	V(int, rdma_bind_addr, (rdma_cm_id *, struct sockaddr *))                                                             \
-	V(int, rdma_init_qp_attr, (rdma_cm_id *, rdma_qp_attr *, int *))                                                      \
-	V(int, rdma_join_multicast, (rdma_cm_id *, struct sockaddr *, void *))                                                \
-	V(int, rdma_leave_multicast, (rdma_cm_id *, struct sockaddr *))                                                       \
-	V(int, rdma_get_cm_event, (rdma_cm_channel *, rdma_cm_event **))                                                      \
+#define CM(V)                                                                                                        \
+	V(rdma_cm_channel *, rdma_create_event_channel, (void))                                                           \
+	V(void, rdma_destroy_event_channel, (rdma_cm_channel *))                                                          \
+	V(int, rdma_create_id, (rdma_cm_channel *, rdma_cm_id **, void *, int))                                           \
+	V(int, rdma_destroy_id, (rdma_cm_id *))                                                                           \
+	V(int, rdma_bind_addr, (rdma_cm_id *, struct sockaddr *))                                                         \
+	V(int, rdma_init_qp_attr, (rdma_cm_id *, rdma_qp_attr *, int *))                                                  \
+	V(int, rdma_join_multicast, (rdma_cm_id *, struct sockaddr *, void *))                                            \
+	V(int, rdma_leave_multicast, (rdma_cm_id *, struct sockaddr *))                                                   \
+	V(int, rdma_get_cm_event, (rdma_cm_channel *, rdma_cm_event **))                                                  \
 	V(int, rdma_ack_cm_event, (rdma_cm_event *))
 
 // Functions that older libraries lack: NULL there. The first came with rdma-core 34, the second with 37.
-#define OPTIONAL(V)                                                                                                      \
-	V(rdma_mr *, ibv_reg_dmabuf_mr, (rdma_pd *, uint64_t, size_t, uint64_t, int, int))                                    \
+#define OPTIONAL(V)                                                                                                  \
+	V(rdma_mr *, ibv_reg_dmabuf_mr, (rdma_pd *, uint64_t, size_t, uint64_t, int, int))                                \
 	V(int, ibv_is_fork_initialized, (void))
 
 #define POINTER(result, name, args) extern result(*p_##name) args;

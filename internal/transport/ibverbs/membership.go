@@ -32,7 +32,8 @@ func loadCM(library string) error {
 	name := C.CString(library)
 	defer C.free(unsafe.Pointer(name))
 	if missing := C.rdma_load_cm(name); missing != nil {
-		return Unavailable("%s cannot be loaded, which joins groups on InfiniBand (Debian, Ubuntu: apt install librdmacm1; Fedora: dnf install librdmacm): %s",
+		return Unavailable("%s cannot be loaded, which joins groups on InfiniBand (Debian, Ubuntu: apt install librdmacm1; "+
+			"Fedora: dnf install librdmacm): %s",
 			library, C.GoString(missing))
 	}
 	return nil
@@ -54,10 +55,12 @@ func locate(address netip.Addr) (*membership, error) {
 	m.close()
 	switch {
 	case !opened:
-		return nil, Unavailable("%s: %w (it takes /dev/infiniband/rdma_cm: modprobe rdma_ucm; in a container, --device=/dev/infiniband)",
-			verb, syscall.Errno(e))
+		return nil,
+			Unavailable("%s: %w (it takes /dev/infiniband/rdma_cm: modprobe rdma_ucm; in a container, --device=/dev/infiniband)",
+				verb, syscall.Errno(e))
 	case errors.Is(syscall.Errno(e), unix.ENODEV):
-		return nil, Unavailable("%v is an address of no RDMA device: on InfiniBand it takes the address of an IPoIB interface (ip addr; rdma link)", address)
+		return nil, Unavailable("%v is an address of no RDMA device: on InfiniBand it takes the address of an IPoIB "+
+			"interface (ip addr; rdma link)", address)
 	}
 	return nil, Unavailable("%s of %v: %w", verb, address, syscall.Errno(e))
 }
@@ -73,7 +76,8 @@ func (m *membership) join(group netip.Addr, within time.Duration) error {
 	case 0:
 		return nil
 	case unix.ETIMEDOUT:
-		return fmt.Errorf("%s of %v: no answer within %v (does a subnet manager run? sminfo)", C.GoString(what), group, within)
+		return fmt.Errorf("%s of %v: no answer within %v (does a subnet manager run? sminfo)", C.GoString(what), group,
+			within)
 	case unix.ECONNREFUSED:
 		return fmt.Errorf("%s of %v: refused, with status %d", C.GoString(what), group, int(m.m.status))
 	default:

@@ -75,7 +75,8 @@ func TestInfiniBandConnection(t *testing.T) {
 	require.Equal(t, "queue pair: port 1, P_Key 2, Q_Key 0\nconnected: LID 22, without a GRH\n", told())
 }
 
-// TestJoinRefused: a group that the subnet manager refuses, or does not answer for, is an error that says so, and nothing stays open.
+// TestJoinRefused: a group that the subnet manager refuses, or does not answer for, is an error that says so, and
+// nothing stays open.
 func TestJoinRefused(t *testing.T) {
 	d, _, left := infiniBand(t)
 	t.Setenv("FAKE_CM", "refused")
@@ -86,7 +87,8 @@ func TestJoinRefused(t *testing.T) {
 	t.Setenv("FAKE_CM", "silent")
 	m, err := locate(ownAddress)
 	require.NoError(t, err)
-	require.ErrorContains(t, m.join(someGroup, 10*time.Millisecond), "rdma_join_multicast of 239.1.2.3: no answer within 10ms")
+	require.ErrorContains(t, m.join(someGroup, 10*time.Millisecond),
+		"rdma_join_multicast of 239.1.2.3: no answer within 10ms")
 	m.close()
 	require.Equal(t, "0", left())
 }
@@ -98,7 +100,8 @@ func TestNoIPoIB(t *testing.T) {
 	require.NoError(t, err)
 	_, err = Open(lo, netip.MustParseAddr("127.0.0.2"))
 	require.ErrorIs(t, err, fabric.ErrUnavailable)
-	require.ErrorContains(t, err, "127.0.0.2 is an address of no RDMA device: on InfiniBand it takes the address of an IPoIB interface")
+	require.ErrorContains(t, err,
+		"127.0.0.2 is an address of no RDMA device: on InfiniBand it takes the address of an IPoIB interface")
 	require.Equal(t, "0", left())
 
 	t.Setenv("FAKE_CM", "absent")

@@ -64,26 +64,32 @@ func (d *Device) RegisterAt(addr, size uintptr, a Access) (*Region, error) {
 	case mr != nil:
 		return d.registered(mr), nil
 	case errors.Is(err, unix.ENOMEM):
-		return nil, Unavailable("device %s: %d bytes cannot be registered, which locks them in memory: %w (ulimit -l unlimited; systemd: LimitMEMLOCK=infinity; docker run --ulimit memlock=-1)",
+		return nil, Unavailable("device %s: %d bytes cannot be registered, which locks them in memory: %w (ulimit -l "+
+			"unlimited; systemd: LimitMEMLOCK=infinity; docker run --ulimit memlock=-1)",
 			d.name, size, err)
 	}
 	return nil, Unavailable("device %s: ibv_reg_mr of %d bytes at %#x: %w", d.name, size, addr, err)
 }
 
-// RegisterDMABuf lets the device use size bytes at an offset of a DMA-BUF, such as a GPU's memory, by addresses from addr
-// on, which have the offset's place within a page. The descriptor may be closed afterwards: the registration keeps the memory.
+// RegisterDMABuf lets the device use size bytes at an offset of a DMA-BUF, such as a GPU's memory, by addresses from
+// addr on, which have the offset's place within a page. The descriptor may be closed afterwards: the registration keeps
+// the memory.
 func (d *Device) RegisterDMABuf(fd int, offset uint64, addr, size uintptr, a Access) (*Region, error) {
 	mr, err := C.rdma_register_dmabuf(d.pd, C.int(fd), C.uint64_t(offset), C.size_t(size), C.uint64_t(addr), C.int(a))
 	switch {
 	case mr != nil:
 		return d.registered(mr), nil
 	case errors.Is(err, unix.ENOSYS):
-		return nil, Unavailable("device %s: %s has no ibv_reg_dmabuf_mr, which DMA-BUFs are registered by: it takes rdma-core 34 (libibverbs1 of Debian 12, Ubuntu 22.04): %w",
+		return nil, Unavailable("device %s: %s has no ibv_reg_dmabuf_mr, which DMA-BUFs are registered by: it takes "+
+			"rdma-core 34 (libibverbs1 of Debian 12, Ubuntu 22.04): %w",
 			d.name, Library, errors.ErrUnsupported)
 	case errors.Is(err, errors.ErrUnsupported):
-		return nil, Unavailable("device %s: its driver registers no DMA-BUF (soft-RoCE does not; of others mlx5 does from Linux 5.12 on): %w", d.name, err)
+		return nil,
+			Unavailable("device %s: its driver registers no DMA-BUF (soft-RoCE does not; of others mlx5 does from Linux 5.12 "+
+				"on): %w", d.name, err)
 	}
-	return nil, Unavailable("device %s: ibv_reg_dmabuf_mr of %d bytes at offset %d of descriptor %d: %w", d.name, size, offset, fd, err)
+	return nil, Unavailable("device %s: ibv_reg_dmabuf_mr of %d bytes at offset %d of descriptor %d: %w", d.name, size,
+		offset, fd, err)
 }
 
 func (d *Device) registered(mr *C.rdma_mr) *Region {
@@ -102,9 +108,11 @@ func SurvivesFork() error {
 	case 1:
 		return nil
 	case 0:
-		return Unavailable("registered memory would not survive a fork of this process: it takes Linux 5.12, or RDMAV_FORK_SAFE=1")
+		return Unavailable("registered memory would not survive a fork of this process: it takes Linux 5.12, or " +
+			"RDMAV_FORK_SAFE=1")
 	}
-	return Unavailable("whether registered memory survives a fork is not known: %s is older than rdma-core 37 (libibverbs1 of Debian 12, Ubuntu 22.04)", Library)
+	return Unavailable("whether registered memory survives a fork is not known: %s is older than rdma-core 37 "+
+		"(libibverbs1 of Debian 12, Ubuntu 22.04)", Library)
 }
 
 // Map returns new memory, registered, that forked children do not have.

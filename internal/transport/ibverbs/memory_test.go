@@ -38,19 +38,21 @@ func compiled(t *testing.T, source string, flags ...string) string {
 		t.Skip("no C compiler")
 	}
 	library := filepath.Join(t.TempDir(), source+".so")
-	out, err := exec.Command(cc, append(flags, "-std=gnu11", "-shared", "-fPIC", "-o", library, "testdata/"+source)...).CombinedOutput()
+	out, err := exec.Command(cc,
+		append(flags, "-std=gnu11", "-shared", "-fPIC", "-o", library, "testdata/"+source)...).CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	return library
 }
 
 const page = 4096
 
-// TestRegistrarKeeps: with the cache a device registers a buffer once, and no longer than somebody refers to it, unless its owner
-// says when it is unmapped.
+// TestRegistrarKeeps: with the cache a device registers a buffer once, and no longer than somebody refers to it, unless
+// its owner says when it is unmapped.
 func TestRegistrarKeeps(t *testing.T) {
 	for _, invalidated := range []bool{false, true} {
 		d := standIn(t)
-		c := gpudirect.NewCache(Registrar{Device: d, Access: Local, Invalidated: invalidated}, gpudirect.Limits{Count: 4, Bytes: 1 << 20})
+		c := gpudirect.NewCache(Registrar{Device: d, Access: Local, Invalidated: invalidated},
+			gpudirect.Limits{Count: 4, Bytes: 1 << 20})
 		for range 10 {
 			r, err := c.Acquire(8*page+1, page, gpudirect.Pinned)
 			require.NoError(t, err)

@@ -72,7 +72,8 @@ func (d *Device) join(group netip.Addr) (*membership, error) {
 	}
 	if found := m.device(); found != d.name || m.m.port != d.place.port {
 		m.close()
-		return nil, Unavailable("%v is on port %d of device %s, and not on port %d of %s", d.address, int(m.m.port), found, int(d.place.port), d.name)
+		return nil, Unavailable("%v is on port %d of device %s, and not on port %d of %s", d.address, int(m.m.port), found,
+			int(d.place.port), d.name)
 	}
 	if err = m.join(group, joinWithin); err != nil {
 		m.close()
@@ -96,8 +97,8 @@ func (q *Queue) Receive(ring *Region, slot int, slots []uint32) (n int, err erro
 	return int(q.q.posted), failure("ibv_post_recv", e)
 }
 
-// Send sends datagrams of so many bytes each from a ring of count slots: the first from slot first % count, and so on. It
-// returns how many the device took.
+// Send sends datagrams of so many bytes each from a ring of count slots: the first from slot first % count, and so on.
+// It returns how many the device took.
 func (q *Queue) Send(ring *Region, slot, count int, first uint64, bytes []uint32) (n int, err error) {
 	if len(bytes) == 0 {
 		return 0, nil
@@ -113,17 +114,20 @@ type Payload struct {
 	Bytes, Each int // of all, of one; 0: there is none
 }
 
-// SendWith is Send of datagrams that end with a payload, which the device reads by itself until Sent says that they are gone.
+// SendWith is Send of datagrams that end with a payload, which the device reads by itself until Sent says that they are
+// gone.
 func (q *Queue) SendWith(ring *Region, slot, count int, first uint64, bytes []uint32, p Payload) (n int, err error) {
 	q.q.payload = C.rdma_payload{}
 	if p.Bytes > 0 {
 		q.q.payload = C.rdma_payload{C.uint64_t(p.Addr), C.uint64_t(p.Bytes), C.uint32_t(p.Each), p.Region.lkey}
 	}
-	e := C.rdma_post_send(q.q, ring.mr, C.size_t(slot), C.uint32_t(count), C.uint64_t(first), (*C.uint32_t)(&bytes[0]), C.int(len(bytes)))
+	e := C.rdma_post_send(q.q, ring.mr, C.size_t(slot), C.uint32_t(count), C.uint64_t(first), (*C.uint32_t)(&bytes[0]),
+		C.int(len(bytes)))
 	return int(q.q.posted), failure("ibv_post_send", e)
 }
 
-// Inlined returns how many bytes a datagram has at most that the device takes with its descriptor, without reading memory.
+// Inlined returns how many bytes a datagram has at most that the device takes with its descriptor, without reading
+// memory.
 func (q *Queue) Inlined() int { return int(q.q.inlined) }
 
 // Arrived stores arrivals, and returns how many.
@@ -141,7 +145,8 @@ func (q *Queue) Sent() (uint64, error) {
 	case status < 0:
 		return uint64(q.q.sent), fmt.Errorf("ibverbs: ibv_poll_cq fails on device %s", q.device.name)
 	case status > 0:
-		return uint64(q.q.sent), fmt.Errorf("ibverbs: device %s does not send: %s", q.device.name, C.GoString(C.rdma_status(status)))
+		return uint64(q.q.sent),
+			fmt.Errorf("ibverbs: device %s does not send: %s", q.device.name, C.GoString(C.rdma_status(status)))
 	}
 	return uint64(q.q.sent), nil
 }

@@ -23,7 +23,8 @@ var _ gpudirect.Registrar = Registrar{}
 // (gpudirect.Device.ExportDMABuf) for Device.RegisterDMABuf.
 func (r Registrar) Register(addr, size uintptr, kind gpudirect.Kind) (token any, err error) {
 	if !kind.OnHost() {
-		return nil, fmt.Errorf("%w: %v memory cannot be registered with device %s; the host's can", gpudirect.ErrUnsupported, kind, r.Device.Name())
+		return nil, fmt.Errorf("%w: %v memory cannot be registered with device %s; the host's can", gpudirect.ErrUnsupported,
+			kind, r.Device.Name())
 	}
 	return region(r.Device.RegisterAt(addr, size, r.Access))
 }

@@ -15,8 +15,14 @@ rdma_context *rdma_open(rdma_device *d) { return p_ibv_open_device(d); }
 int rdma_close(rdma_context *c) { return p_ibv_close_device(c); }
 rdma_pd *rdma_alloc(rdma_context *c) { return p_ibv_alloc_pd(c); }
 int rdma_dealloc(rdma_pd *pd) { return p_ibv_dealloc_pd(pd); }
-rdma_mr *rdma_register(rdma_pd *pd, uintptr_t p, size_t n, int access) { return p_ibv_reg_mr(pd, (void *)p, n, access); }
-int rdma_survives_fork(void) { return p_ibv_is_fork_initialized ? p_ibv_is_fork_initialized() != RDMA_FORK_DISABLED : -1; }
+rdma_mr *rdma_register(rdma_pd *pd, uintptr_t p, size_t n, int access)
+{
+	return p_ibv_reg_mr(pd, (void *)p, n, access);
+}
+int rdma_survives_fork(void)
+{
+	return p_ibv_is_fork_initialized ? p_ibv_is_fork_initialized() != RDMA_FORK_DISABLED : -1;
+}
 
 rdma_mr *rdma_register_dmabuf(rdma_pd *pd, int fd, uint64_t offset, size_t n, uint64_t address, int access)
 {
@@ -92,7 +98,8 @@ static int open_queues(rdma_queue *q, int send, int receive, const char **what)
 		return errno ? errno : EINVAL;
 	rdma_qp_init init = {.send_cq = q->sends,
 	                     .recv_cq = q->receives,
-	                     .cap = {.max_send_wr = send, .max_recv_wr = receive, .max_send_sge = 2, .max_recv_sge = 1, .max_inline_data = inlined},
+	                     .cap = {.max_send_wr = send, .max_recv_wr = receive, .max_send_sge = 2, .max_recv_sge = 1,
+	                             .max_inline_data = inlined},
 	                     .qp_type = RDMA_QPT_UD};
 	*what = "ibv_create_qp";
 	if (!(q->qp = p_ibv_create_qp(q->pd, &init))) {
@@ -122,7 +129,8 @@ static int ready(rdma_queue *q, const rdma_place *at)
 rdma_target rdma_target_of(const rdma_place *at, const uint8_t group[16], uint8_t tclass, uint8_t hops, uint32_t qkey)
 {
 	rdma_target to = {
-		.path = {.grh = {.sgid_index = at->gid_index, .hop_limit = hops, .traffic_class = tclass}, .is_global = 1, .port_num = at->port},
+		.path = {.grh = {.sgid_index = at->gid_index, .hop_limit = hops, .traffic_class = tclass}, .is_global = 1,
+			.port_num = at->port},
 		.qkey = qkey,
 	};
 	memcpy(to.path.grh.dgid, group, 16);
@@ -132,7 +140,8 @@ rdma_target rdma_target_of(const rdma_place *at, const uint8_t group[16], uint8_
 rdma_target rdma_target_joined(const rdma_place *at, const rdma_membership *m, uint8_t tclass, uint8_t hops)
 {
 	rdma_target to = {m->path, m->qkey};
-	if (!at->lid) { // On Ethernet these are the sender's to choose, and librdmacm chooses one hop; else the group has them.
+	// On Ethernet these are the sender's to choose, and librdmacm chooses one hop; else the group has them.
+	if (!at->lid) {
 		to.path.grh.sgid_index = at->gid_index;
 		to.path.grh.hop_limit = hops;
 		to.path.grh.traffic_class = tclass;
@@ -140,7 +149,8 @@ rdma_target rdma_target_joined(const rdma_place *at, const rdma_membership *m, u
 	return to;
 }
 
-int rdma_queue_open(rdma_queue *q, rdma_pd *pd, const rdma_place *at, rdma_target to, int send, int receive, const char **what)
+int rdma_queue_open(rdma_queue *q, rdma_pd *pd, const rdma_place *at, rdma_target to, int send, int receive,
+	const char **what)
 {
 	memset(q, 0, sizeof *q);
 	q->pd = pd;
@@ -201,7 +211,8 @@ int rdma_post_receive(rdma_queue *q, rdma_mr *ring, size_t slot, const uint32_t 
 	return 0;
 }
 
-int rdma_post_send(rdma_queue *q, rdma_mr *ring, size_t slot, uint32_t count, uint64_t first, const uint32_t *bytes, int n)
+int rdma_post_send(rdma_queue *q, rdma_mr *ring, size_t slot, uint32_t count, uint64_t first, const uint32_t *bytes,
+	int n)
 {
 	rdma_send_wr wr[doorbell], *bad = wr;
 	rdma_sge sge[doorbell][2];

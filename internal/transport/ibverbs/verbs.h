@@ -11,8 +11,8 @@ const char *rdma_load(const char *library);
 // rdma_load_cm loads librdmacm, likewise. Nothing of a membership runs before it has.
 const char *rdma_load_cm(const char *library);
 
-// rdma_find looks for an open device's active RoCE v2 GID of an IPv4 address on an interface. It returns 0, ENODEV where
-// the device has no port on it, ENETDOWN where that port is down, EADDRNOTAVAIL where it has no such GID.
+// rdma_find looks for an open device's active RoCE v2 GID of an IPv4 address on an interface. It returns 0, ENODEV
+// where the device has no port on it, ENETDOWN where that port is down, EADDRNOTAVAIL where it has no such GID.
 typedef struct {
 	int port;
 	int gid_index;
@@ -29,8 +29,8 @@ int rdma_find_port(rdma_context *c, int port, int pkey_index, rdma_place *at);
 // rdma_infiniband returns whether a port of the device has an InfiniBand link.
 int rdma_infiniband(rdma_context *c);
 
-// A membership is a multicast group of IPv4 that librdmacm joins by a local address, which says what device and port that is.
-// It has a descriptor, and a device of the library's own.
+// A membership is a multicast group of IPv4 that librdmacm joins by a local address, which says what device and port
+// that is. It has a descriptor, and a device of the library's own.
 typedef struct {
 	rdma_cm_channel *channel;
 	rdma_cm_id *id;
@@ -43,8 +43,8 @@ typedef struct {
 	rdma_ah_attr path; // likewise: where datagrams to the group go
 } rdma_membership;
 
-// rdma_member_open finds the device and port of an address; rdma_member_join joins within so many ms: ETIMEDOUT, or ECONNREFUSED
-// and a status. *what names what failed.
+// rdma_member_open finds the device and port of an address; rdma_member_join joins within so many ms: ETIMEDOUT, or
+// ECONNREFUSED and a status. *what names what failed.
 int rdma_member_open(rdma_membership *m, const uint8_t address[4], const char **what);
 const char *rdma_member_device(rdma_membership *m);
 int rdma_member_join(rdma_membership *m, const uint8_t group[4], int within, const char **what);
@@ -59,14 +59,14 @@ int rdma_close(rdma_context *c);
 rdma_pd *rdma_alloc(rdma_context *c); // NULL: errno
 int rdma_dealloc(rdma_pd *pd);
 
-// Registrations are NULL on an error, which is in errno. Of a DMA-BUF the device is given so many bytes from an offset on, by
-// addresses from the given one on; ENOSYS: the library is older than rdma-core 34.
+// Registrations are NULL on an error, which is in errno. Of a DMA-BUF the device is given so many bytes from an offset
+// on, by addresses from the given one on; ENOSYS: the library is older than rdma-core 34.
 rdma_mr *rdma_register(rdma_pd *pd, uintptr_t p, size_t n, int access);
 rdma_mr *rdma_register_dmabuf(rdma_pd *pd, int fd, uint64_t offset, size_t n, uint64_t address, int access);
 int rdma_deregister(rdma_mr *mr);
 
-// rdma_survives_fork returns 1 if pages that are registered stay the process's own when it forks, 0 if not, and -1 if the
-// library is older than rdma-core 37, which cannot tell.
+// rdma_survives_fork returns 1 if pages that are registered stay the process's own when it forks, 0 if not, and -1 if
+// the library is older than rdma-core 37, which cannot tell.
 int rdma_survives_fork(void);
 
 // A payload is what n datagrams end with that begin in a ring: each has its share of so many bytes, the last the rest.
@@ -114,16 +114,18 @@ rdma_target rdma_target_of(const rdma_place *at, const uint8_t group[16], uint8_
 rdma_target rdma_target_joined(const rdma_place *at, const rdma_membership *m, uint8_t tclass, uint8_t hops);
 
 // rdma_queue_open makes a queue ready to send to and receive from a group; *what names the verb that failed.
-int rdma_queue_open(rdma_queue *q, rdma_pd *pd, const rdma_place *at, rdma_target to, int send, int receive, const char **what);
+int rdma_queue_open(rdma_queue *q, rdma_pd *pd, const rdma_place *at, rdma_target to, int send, int receive,
+	const char **what);
 void rdma_queue_close(rdma_queue *q);
 
 // rdma_post_receive posts slots of a registered ring, with one doorbell for up to 64; q->posted of them are.
 int rdma_post_receive(rdma_queue *q, rdma_mr *ring, size_t slot, const uint32_t *slots, int n);
 
-// rdma_post_send sends n datagrams from slots of a registered ring, first and on, modulo its count, with one doorbell for
-// up to 64, and each with its share of q->payload behind that. The last of each doorbell reports completion, with last + 1
-// as it is counted from first.
-int rdma_post_send(rdma_queue *q, rdma_mr *ring, size_t slot, uint32_t count, uint64_t first, const uint32_t *bytes, int n);
+// rdma_post_send sends n datagrams from slots of a registered ring, first and on, modulo its count, with one doorbell
+// for up to 64, and each with its share of q->payload behind that. The last of each doorbell reports completion, with
+// last + 1 as it is counted from first.
+int rdma_post_send(rdma_queue *q, rdma_mr *ring, size_t slot, uint32_t count, uint64_t first, const uint32_t *bytes,
+	int n);
 
 // rdma_arrivals returns how many datagrams came, up to most, or -1.
 int rdma_arrivals(rdma_queue *q, rdma_arrival *a, int most);
@@ -162,7 +164,8 @@ int rdma_completions_poll(rdma_completions *c, rdma_completion *done, int most);
 int rdma_completions_arm(rdma_completions *c);
 
 // rdma_connection_open makes an RC queue pair that takes receives, and may be written to and read from once connected.
-rdma_qp *rdma_connection_open(rdma_pd *pd, const rdma_place *at, rdma_completions *sends, rdma_completions *receives, int send, int receive,
+rdma_qp *rdma_connection_open(rdma_pd *pd, const rdma_place *at, rdma_completions *sends, rdma_completions *receives,
+	int send, int receive,
                               const char **what); // NULL: errno
 
 // rdma_join_peer connects it to another one.
@@ -173,7 +176,8 @@ typedef struct {
 	uint32_t mtu; // bytes
 	uint32_t lid; // InfiniBand alone, else 0
 } rdma_address;
-int rdma_join_peer(rdma_qp *qp, const rdma_place *at, const rdma_address *own, const rdma_address *peer, int timeout, uint8_t tclass);
+int rdma_join_peer(rdma_qp *qp, const rdma_place *at, const rdma_address *own, const rdma_address *peer, int timeout,
+	uint8_t tclass);
 
 // rdma_fail has all that was posted complete with an error.
 int rdma_fail(rdma_qp *qp);

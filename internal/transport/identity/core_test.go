@@ -41,13 +41,15 @@ func TestKeysAreInNoCore(t *testing.T) {
 	require.NoError(t, err)
 	var limit unix.Rlimit
 	require.NoError(t, unix.Getrlimit(unix.RLIMIT_CORE, &limit))
-	if name := string(pattern); strings.ContainsAny(name, "/|") || !strings.HasPrefix(name, "core") || limit.Max != unix.RLIM_INFINITY {
+	if name := string(pattern); strings.ContainsAny(name, "/|") || !strings.HasPrefix(name, "core") ||
+		limit.Max != unix.RLIM_INFINITY {
 		t.Skipf("cores of this machine go elsewhere: core_pattern is %s, the limit %d", bytes.TrimSpace(pattern), limit.Max)
 	}
 	secret, folder := NewSecret(), t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(folder, "secret"), []byte(secret), 0o600))
 	died := exec.Command(os.Args[0], "-test.run=^TestKeysAreInNoCore$")
-	died.Dir, died.Env = folder, append(os.Environ(), beDying+"=1", "MCAST_SECRET=", "MCAST_SECRET_FILE="+filepath.Join(folder, "secret"))
+	died.Dir, died.Env = folder,
+		append(os.Environ(), beDying+"=1", "MCAST_SECRET=", "MCAST_SECRET_FILE="+filepath.Join(folder, "secret"))
 	told, err := died.Output()
 	require.ErrorContains(t, err, "core dumped")
 

@@ -189,7 +189,8 @@ func TestLimitOfAGreeting(t *testing.T) {
 		_ = b.Close()
 		done <- err
 	}()
-	record := append([]byte{handshake, majorVersion, 3, 16, 0, 1, 0, 255, 255}, make([]byte, 4092)...) // of a ClientHello of 64 KiB
+	// of a ClientHello of 64 KiB
+	record := append([]byte{handshake, majorVersion, 3, 16, 0, 1, 0, 255, 255}, make([]byte, 4092)...)
 	for {
 		if _, err := a.Write(record); err != nil {
 			break

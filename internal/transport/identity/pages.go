@@ -14,10 +14,10 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/coredump"
 )
 
-// Pages is a certificate derived from the secret, used by server and client of metrics: the server shows it, and so does
-// each client that may read them. Its key is for this alone: nobody finds the secret by it, and it proves nothing to ranks
-// and switches. So a program that reads metrics needs certificate and key (PEM), and not the secret. nil is for where
-// there is no secret: everybody may read metrics. Any goroutine may use it.
+// Pages is a certificate derived from the secret, used by server and client of metrics: the server shows it, and so
+// does each client that may read them. Its key is for this alone: nobody finds the secret by it, and it proves nothing
+// to ranks and switches. So a program that reads metrics needs certificate and key (PEM), and not the secret. nil is
+// for where there is no secret: everybody may read metrics. Any goroutine may use it.
 type Pages struct {
 	id    Identity
 	turns chan struct{} // holds as many as have a turn
@@ -37,7 +37,8 @@ func NewPages(secret string, turns int) (*Pages, error) {
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: PagesName}, DNSNames: []string{PagesName},
 		NotBefore: time.Unix(0, 0), NotAfter: time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC), // RFC 5280, section 4.1.2.5
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+		KeyUsage:              x509.KeyUsageDigitalSignature,
+		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 		BasicConstraintsValid: true,
 	}
 	if err := p.id.certify("pages", template); err != nil {

@@ -165,7 +165,8 @@ func TestLimitsOfPages(t *testing.T) {
 
 	a, b := ends(t)
 	loud := accept(p, b, systest.Limit)
-	record := append([]byte{handshake, majorVersion, 3, 16, 0, 1, 0, 255, 255}, make([]byte, 4092)...) // of a ClientHello of 64 KiB
+	// of a ClientHello of 64 KiB
+	record := append([]byte{handshake, majorVersion, 3, 16, 0, 1, 0, 255, 255}, make([]byte, 4092)...)
 	for {
 		if _, err := a.Write(record); err != nil {
 			break

@@ -103,8 +103,8 @@ func TestRingAmongStrangers(t *testing.T) {
 	require.Error(t, (<-done).err)
 }
 
-// Who stands in the place of a ring proves another tenant's secret, or none, or the right one for something else: nobody
-// who presents his takes him for it.
+// Who stands in the place of a ring proves another tenant's secret, or none, or the right one for something else:
+// nobody who presents his takes him for it.
 func TestImpostorOfARing(t *testing.T) {
 	for name, impostor := range map[string]func(conn net.Conn) error{
 		"the other tenant's": func(conn net.Conn) error {

@@ -59,7 +59,8 @@ func Seal(c net.Conn, k Keys) error {
 }
 
 func seal(fd int, k Keys) error {
-	if err := unix.SetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_ULP, "tls"); err != nil && !errors.Is(err, unix.EEXIST) {
+	if err := unix.SetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_ULP, "tls"); err != nil &&
+		!errors.Is(err, unix.EEXIST) {
 		return unable("TLS (as root: modprobe tls; it needs Linux 5.1 and CONFIG_TLS): setsockopt TCP_ULP", err)
 	}
 	for option, key := range map[int][]byte{optionOut: k.Out, optionIn: k.In} {
@@ -96,7 +97,8 @@ func set(fd, option int, key []byte) error {
 	copy(d.key[:], key)
 	copy(d.salt[:], key[32:])
 	copy(d.iv[:], key[36:])
-	_, _, e := unix.Syscall6(unix.SYS_SETSOCKOPT, uintptr(fd), unix.SOL_TLS, uintptr(option), uintptr(unsafe.Pointer(&d)), unsafe.Sizeof(d), 0)
+	_, _, e := unix.Syscall6(unix.SYS_SETSOCKOPT, uintptr(fd), unix.SOL_TLS, uintptr(option), uintptr(unsafe.Pointer(&d)),
+		unsafe.Sizeof(d), 0)
 	d = direction{}
 	if e != 0 {
 		return e

@@ -13,7 +13,8 @@ import (
 func TestLayout(t *testing.T) {
 	var d direction
 	require.Equal(t, uintptr(56), unsafe.Sizeof(d))
-	require.Equal(t, []uintptr{4, 12, 44, 48}, []uintptr{unsafe.Offsetof(d.iv), unsafe.Offsetof(d.key), unsafe.Offsetof(d.salt), unsafe.Offsetof(d.number)})
+	require.Equal(t, []uintptr{4, 12, 44, 48},
+		[]uintptr{unsafe.Offsetof(d.iv), unsafe.Offsetof(d.key), unsafe.Offsetof(d.salt), unsafe.Offsetof(d.number)})
 }
 
 // A kernel that cannot seal says what helps, each time that it is asked.

@@ -38,13 +38,13 @@ func (v Version) address() string {
 // default route is the interface's by which that leaves, whichever has it.
 func Addresses(ifi *net.Interface, v Version) []netip.Addr {
 	routes := defaultRoutes(v)
-	l := linkOf(ifi, v, fleeting())
+	l := linkOf(ifi, v, temporary())
 	l.lend(routes)
 	return l.best(sources(routes, ifi.Index)...)
 }
 
-// link is an interface with its addresses of a version.
-type link struct {
+// iface is an interface with its addresses of a version.
+type iface struct {
 	net.Interface
 	addrs []netip.Addr // lasting ones
 	all   []netip.Addr
@@ -52,8 +52,8 @@ type link struct {
 }
 
 // linkOf reads the addresses of an interface.
-func linkOf(ifi *net.Interface, v Version, fleeting map[netip.Addr]bool) link {
-	l := link{Interface: *ifi}
+func linkOf(ifi *net.Interface, v Version, fleeting map[netip.Addr]bool) iface {
+	l := iface{Interface: *ifi}
 	addrs, _ := ifi.Addrs() // it went away just now: it has none
 	for _, a := range addrs {
 		p, err := netip.ParsePrefix(a.String())
@@ -82,7 +82,7 @@ func Near(at netip.AddrPort, ifi string) netip.AddrPort {
 
 // best picks the result of Addresses. Preferred addresses go before others of their version, and loopback's count only
 // where there are no others.
-func (l link) best(preferred ...netip.Addr) (found []netip.Addr) {
+func (l iface) best(preferred ...netip.Addr) (found []netip.Addr) {
 	addrs := slices.Clone(l.addrs)
 	if slices.ContainsFunc(addrs, beyondLoopback) {
 		addrs = slices.DeleteFunc(addrs, netip.Addr.IsLoopback)
@@ -105,13 +105,14 @@ func (l link) best(preferred ...netip.Addr) (found []netip.Addr) {
 	return found
 }
 
-// Uplink returns the interface of the default route and its Addresses of a version, those first from which packets leave;
-// or, on a network without one, those of the only interface that is up and has any. It is nil if there is neither.
+// Uplink returns the interface of the default route and its Addresses of a version, those first from which packets
+// leave; or, on a network without one, those of the only interface that is up and has any. It is nil if there is
+// neither.
 func Uplink(v Version) (*net.Interface, []netip.Addr) {
 	routes := defaultRoutes(v)
 	all, _ := links(v, routes) // none is found then
 	for _, r := range routes {
-		i := slices.IndexFunc(all, func(l link) bool { return l.Index == r.Index && len(l.all) > 0 })
+		i := slices.IndexFunc(all, func(l iface) bool { return l.Index == r.Index && len(l.all) > 0 })
 		if i < 0 {
 			continue
 		}
@@ -119,18 +120,18 @@ func Uplink(v Version) (*net.Interface, []netip.Addr) {
 			return &all[i].Interface, addrs
 		}
 	}
-	up := slices.DeleteFunc(all, func(l link) bool {
+	up := slices.DeleteFunc(all, func(l iface) bool {
 		return l.Flags&net.FlagUp == 0 || !slices.ContainsFunc(l.addrs, beyondLoopback)
 	})
 	// Every interface that is up has an address of its link.
-	far := slices.DeleteFunc(slices.Clone(up), func(l link) bool {
+	far := slices.DeleteFunc(slices.Clone(up), func(l iface) bool {
 		return !slices.ContainsFunc(l.addrs, func(a netip.Addr) bool { return reaches(a) && beyondLoopback(a) })
 	})
 	if len(far) > 0 {
 		up = far
 	}
 	if len(up) > 1 { // an address that no link is bound to counts where no other does
-		up = slices.DeleteFunc(up, func(l link) bool { return HoldsOnly(&l.Interface) })
+		up = slices.DeleteFunc(up, func(l iface) bool { return HoldsOnly(&l.Interface) })
 	}
 	if len(up) != 1 {
 		return nil, nil
@@ -160,10 +161,10 @@ func DefaultRouteAddr(v Version) netip.Addr {
 	return netip.Addr{}
 }
 
-// fleeting returns the IPv6 addresses of this host that do not last, those of RFC 8981, which change
+// temporary returns the IPv6 addresses of this host that do not last, those of RFC 8981, which change
 // each day, or that cannot be used yet or any more: the kernel asks the link whether anybody has
 // them, or somebody has.
-func fleeting() map[netip.Addr]bool {
+func temporary() map[netip.Addr]bool {
 	const temporary, failed, deprecated, tentative = 0x01, 0x08, 0x20, 0x40 // IFA_F_* of linux/if_addr.h
 	text, _ := os.ReadFile("/proc/thread-self/net/if_inet6")                // there is none without IPv6
 	found := map[netip.Addr]bool{}

@@ -44,7 +44,8 @@ func Bind(ifi *net.Interface, from, to netip.Addr, answers bool) Bound {
 	case !answers:
 		why = fmt.Sprintf("leave by %s, since that rank names no interface (MCAST_IFACE)", other)
 	case to.Is4() && Strict(ifi.Name):
-		why = fmt.Sprintf("leave by %s, since this host drops answers by %s (sysctl -w net.ipv4.conf.all.rp_filter=2 net.ipv4.conf.%s.rp_filter=2)",
+		why = fmt.Sprintf("leave by %s, since this host drops answers by %s (sysctl -w net.ipv4.conf.all.rp_filter=2 "+
+			"net.ipv4.conf.%s.rp_filter=2)",
 			other, ifi.Name, ifi.Name)
 	default:
 		if err := mayBind(ifi.Name); err != nil {
@@ -67,11 +68,13 @@ func Crossed(ifi *net.Interface) bool {
 			continue
 		}
 		neighbour := p.Addr().Next()
-		if !p.Contains(neighbour) || !p.Contains(neighbour.Next()) && p.Contains(p.Addr().Prev()) { // not the broadcast address
+		// not the broadcast address
+		if !p.Contains(neighbour) || !p.Contains(neighbour.Next()) && p.Contains(p.Addr().Prev()) {
 			neighbour = p.Addr().Prev()
 		}
 		r, err := RouteTo(neighbour, p.Addr())
-		if err == nil && !r.Own && r.Index != ifi.Index && (!p.Addr().Is4() || !Strict(ifi.Name)) && mayBind(ifi.Name) == nil {
+		if err == nil && !r.Own && r.Index != ifi.Index && (!p.Addr().Is4() || !Strict(ifi.Name)) &&
+			mayBind(ifi.Name) == nil {
 			return true
 		}
 	}
@@ -140,7 +143,8 @@ func (b Bound) To(d *net.Dialer) {
 func Shares(device string) func(network, address string, c syscall.RawConn) error {
 	return func(_, _ string, c syscall.RawConn) (err error) {
 		e := c.Control(func(fd uintptr) {
-			err = os.NewSyscallError("setsockopt SO_REUSEPORT", unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEPORT, 1))
+			err = os.NewSyscallError("setsockopt SO_REUSEPORT",
+				unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEPORT, 1))
 			if err == nil && device != "" {
 				err = os.NewSyscallError("setsockopt SO_BINDTODEVICE", unix.BindToDevice(int(fd), device))
 			}

@@ -51,10 +51,10 @@ func Candidates(v Version) []Candidate {
 }
 
 func (h host) candidates() (found []Candidate) {
-	links := slices.DeleteFunc(slices.Clone(h.interfaces), func(l link) bool {
+	links := slices.DeleteFunc(slices.Clone(h.interfaces), func(l iface) bool {
 		return h.usable(l, false) != nil || h.classOf(l) == loopback
 	})
-	slices.SortStableFunc(links, func(a, b link) int {
+	slices.SortStableFunc(links, func(a, b iface) int {
 		return cmp.Or(h.classOf(a)-h.classOf(b), h.distance(a)-h.distance(b), cmp.Compare(a.Index, b.Index))
 	})
 	for _, l := range links {

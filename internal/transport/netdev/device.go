@@ -24,8 +24,10 @@ type Device struct {
 	MTU        int        // in bytes
 	SpeedMbps  int        // as the driver says, or GuessedSpeed
 	SpeedKnown bool       // the driver says it
-	PCIPath    string     // real path in sysfs of the PCI function, that of the interface below for a VLAN; "" if there is none, or several
-	GUID       uint64     // of host, interface name and MAC: the same in all processes of a host
+	// PCIPath: real path in sysfs of the PCI function, that of the interface below for a VLAN; "" if there is none, or
+	// several
+	PCIPath string
+	GUID    uint64 // of host, interface name and MAC: the same in all processes of a host
 }
 
 // Devices returns this host's devices, the one of the default route first and the others by index. If name is not
@@ -52,7 +54,7 @@ type host struct {
 	name       string // hostname
 	sysfs      string // mount point, /sys
 	version    Version
-	interfaces []link
+	interfaces []iface
 	defaults   []Route // the default routes
 }
 
@@ -64,14 +66,14 @@ func thisHost(v Version) (host, error) {
 	return h, err
 }
 
-// links returns all interfaces, with their addresses of a version. The source address of a default route is an address of
-// the interface by which it leaves, too, whichever has it: routers lead it there.
-func links(v Version, routes []Route) (found []link, err error) {
+// links returns all interfaces, with their addresses of a version. The source address of a default route is an address
+// of the interface by which it leaves, too, whichever has it: routers lead it there.
+func links(v Version, routes []Route) (found []iface, err error) {
 	all, err := net.Interfaces()
 	if err != nil {
 		return nil, fmt.Errorf("netdev: list interfaces: %w", err)
 	}
-	fleeting := fleeting()
+	fleeting := temporary()
 	for i := range all {
 		l := linkOf(&all[i], v, fleeting)
 		l.lend(routes)
@@ -81,7 +83,7 @@ func links(v Version, routes []Route) (found []link, err error) {
 }
 
 // lend gives an interface the source addresses of default routes by it that other interfaces have.
-func (l *link) lend(routes []Route) {
+func (l *iface) lend(routes []Route) {
 	for _, from := range sources(routes, l.Index) {
 		if from.IsValid() && !slices.Contains(l.all, from) {
 			l.all = append(l.all, from)
@@ -93,7 +95,7 @@ func (l *link) lend(routes []Route) {
 
 func (h host) devices(name string) ([]Device, error) {
 	// The best class that has any interface is listed, and no other.
-	var classes [lastClass + 1][]link
+	var classes [lastClass + 1][]iface
 	var why []string
 	for _, l := range h.interfaces {
 		if name != "" && l.Name != name {
@@ -110,7 +112,7 @@ func (h host) devices(name string) ([]Device, error) {
 		if len(links) == 0 {
 			continue
 		}
-		slices.SortFunc(links, func(a, b link) int {
+		slices.SortFunc(links, func(a, b iface) int {
 			return cmp.Or(h.distance(a)-h.distance(b), cmp.Compare(a.Index, b.Index))
 		})
 		found := make([]Device, len(links))
@@ -130,7 +132,7 @@ func (h host) devices(name string) ([]Device, error) {
 
 // usable says why an interface cannot be a device. Each that is up has an IPv6 address of its link,
 // a container's end of a cable too: that counts where there is hardware, or where it is asked for.
-func (h host) usable(l link, asked bool) error {
+func (h host) usable(l iface, asked bool) error {
 	switch {
 	case l.Flags&net.FlagUp == 0:
 		return fmt.Errorf("interface %s is down (ip link set %s up)", l.Name, l.Name)
@@ -150,7 +152,7 @@ const (
 	lastClass = loopback
 )
 
-func (h host) classOf(l link) int {
+func (h host) classOf(l iface) int {
 	switch {
 	case l.Flags&net.FlagLoopback != 0:
 		return loopback
@@ -161,7 +163,7 @@ func (h host) classOf(l link) int {
 }
 
 // distance is 0 for the interface of the default route and 1 for any other.
-func (h host) distance(l link) int {
+func (h host) distance(l iface) int {
 	if len(h.defaults) > 0 && h.defaults[0].Index == l.Index {
 		return 0
 	}
@@ -169,9 +171,9 @@ func (h host) distance(l link) int {
 }
 
 // addr is the first of an interface's Addresses.
-func (h host) addr(l link) netip.Addr { return l.best(sources(h.defaults, l.Index)...)[0] }
+func (h host) addr(l iface) netip.Addr { return l.best(sources(h.defaults, l.Index)...)[0] }
 
-func (h host) device(l link) Device {
+func (h host) device(l iface) Device {
 	d := Device{Name: l.Name, Index: l.Index, Addr: h.addr(l), MTU: l.MTU, PCIPath: h.pciPath(l.Name), GUID: h.guid(l)}
 	d.SpeedMbps, d.SpeedKnown = h.speed(l.Name)
 	return d
@@ -179,7 +181,7 @@ func (h host) device(l link) Device {
 
 // guid tells apart interfaces that share a MAC, such as a VLAN and the interface below it, and hosts that have
 // containers with the same MACs.
-func (h host) guid(l link) uint64 {
+func (h host) guid(l iface) uint64 {
 	sum := fnv.New64a()
 	_, _ = fmt.Fprintf(sum, "%s %s %s", h.name, l.Name, l.HardwareAddr)
 	return sum.Sum64()

@@ -39,31 +39,33 @@ func tree(t *testing.T, entries map[string]string) string {
 // rack is a host with an interface of each sort.
 func rack(t *testing.T) host {
 	t.Helper()
-	const pf, vf, gone, virtio, usb = "devices/pci0/3b:00.0", "devices/pci0/3b:00.2", "devices/pci0/af:00.0", "devices/pci0/00:03.0/virtio2", "devices/pci0/00:14.0/usb1"
-	h := host{name: "h1", defaults: []Route{{Index: 3, From: netip.MustParseAddr("10.0.0.3")}}, sysfs: tree(t, map[string]string{
-		pf + "/subsystem": "->bus/pci", vf + "/subsystem": "->bus/pci", gone + "/subsystem": "->bus/pci",
-		virtio + "/subsystem": "->bus/virtio", usb + "/subsystem": "->bus/usb",
-		vf + "/physfn":                "->" + pf,
-		"class/net/pf0/device":        "->" + pf,
-		"class/net/pf0/speed":         "100000\n",
-		"class/net/vf0/device":        "->" + vf,
-		"class/net/vf0/speed":         "-1\n",
-		"class/net/eth1/device":       "->" + gone,
-		"class/net/eth1/speed":        "4294967295\n",
-		"class/net/virtio0/device":    "->" + virtio,
-		"class/net/usb0/device":       "->" + usb,
-		"class/net/usb0/speed":        "425\n",
-		"class/net/bond0/lower_pf0":   "->class/net/pf0",
-		"class/net/bond0/lower_eth1":  "->class/net/eth1",
-		"class/net/bond0/speed":       "200000\n",
-		"class/net/vlan7/lower_pf0":   "->class/net/pf0",
-		"class/net/vlan7/speed":       "100000\n",
-		"class/net/vlan8/lower_bond0": "->class/net/bond0",
-		"class/net/docker0/lower_ve1": "->class/net/ve1",
-		"class/net/docker0/speed":     "10000\n",
-		"class/net/ve1/speed":         "0\n",
-		"class/net/lo/mtu":            "65536\n",
-	})}
+	const pf, vf, gone, virtio, usb = "devices/pci0/3b:00.0", "devices/pci0/3b:00.2", "devices/pci0/af:00.0",
+		"devices/pci0/00:03.0/virtio2", "devices/pci0/00:14.0/usb1"
+	h := host{name: "h1", defaults: []Route{{Index: 3, From: netip.MustParseAddr("10.0.0.3")}},
+		sysfs: tree(t, map[string]string{
+			pf + "/subsystem": "->bus/pci", vf + "/subsystem": "->bus/pci", gone + "/subsystem": "->bus/pci",
+			virtio + "/subsystem": "->bus/virtio", usb + "/subsystem": "->bus/usb",
+			vf + "/physfn":                "->" + pf,
+			"class/net/pf0/device":        "->" + pf,
+			"class/net/pf0/speed":         "100000\n",
+			"class/net/vf0/device":        "->" + vf,
+			"class/net/vf0/speed":         "-1\n",
+			"class/net/eth1/device":       "->" + gone,
+			"class/net/eth1/speed":        "4294967295\n",
+			"class/net/virtio0/device":    "->" + virtio,
+			"class/net/usb0/device":       "->" + usb,
+			"class/net/usb0/speed":        "425\n",
+			"class/net/bond0/lower_pf0":   "->class/net/pf0",
+			"class/net/bond0/lower_eth1":  "->class/net/eth1",
+			"class/net/bond0/speed":       "200000\n",
+			"class/net/vlan7/lower_pf0":   "->class/net/pf0",
+			"class/net/vlan7/speed":       "100000\n",
+			"class/net/vlan8/lower_bond0": "->class/net/bond0",
+			"class/net/docker0/lower_ve1": "->class/net/ve1",
+			"class/net/docker0/speed":     "10000\n",
+			"class/net/ve1/speed":         "0\n",
+			"class/net/lo/mtu":            "65536\n",
+		})}
 	for i, l := range []struct {
 		name  string
 		flags net.Flags
@@ -89,8 +91,12 @@ func rack(t *testing.T) host {
 	return h
 }
 
-func interfaceOf(index int, name string, flags net.Flags, addrs string) link {
-	l := link{Interface: net.Interface{Name: name, Index: index, MTU: 1500, Flags: flags, HardwareAddr: net.HardwareAddr{2, 0, 0, 0, 0, 1}}}
+func interfaceOf(index int, name string, flags net.Flags, addrs string) iface {
+	l := iface{
+		Interface: net.Interface{
+			Name: name, Index: index, MTU: 1500, Flags: flags, HardwareAddr: net.HardwareAddr{2, 0, 0, 0, 0, 1},
+		},
+	}
 	for a := range strings.FieldsSeq(addrs) {
 		l.addrs = append(l.addrs, netip.MustParseAddr(a))
 		l.nets = append(l.nets, netip.PrefixFrom(netip.MustParseAddr(a), 24))
@@ -159,7 +165,8 @@ func TestWhichAreListed(t *testing.T) {
 
 	h.interfaces = h.interfaces[1:]
 	_, err = h.devices("")
-	require.EqualError(t, err, "netdev: interface down0 is down (ip link set down0 up); interface dark0 has no carrier; interface bare0 has no address")
+	require.EqualError(t, err, "netdev: interface down0 is down (ip link set down0 up); interface dark0 has no carrier; "+
+		"interface bare0 has no address")
 
 	h.interfaces = nil
 	_, err = h.devices("")
@@ -169,14 +176,18 @@ func TestWhichAreListed(t *testing.T) {
 func TestByName(t *testing.T) {
 	h := rack(t)
 	for name, want := range map[string]Device{
-		"lo":      {Addr: netip.MustParseAddr("127.0.0.1"), SpeedMbps: GuessedSpeed},
-		"pf0":     {Addr: netip.MustParseAddr("10.0.0.3"), SpeedMbps: 100000, SpeedKnown: true, PCIPath: "devices/pci0/3b:00.0"},
+		"lo": {Addr: netip.MustParseAddr("127.0.0.1"), SpeedMbps: GuessedSpeed},
+		"pf0": {
+			Addr: netip.MustParseAddr("10.0.0.3"), SpeedMbps: 100000, SpeedKnown: true, PCIPath: "devices/pci0/3b:00.0",
+		},
 		"vf0":     {Addr: netip.MustParseAddr("10.0.0.2"), SpeedMbps: GuessedSpeed, PCIPath: "devices/pci0/3b:00.2"},
 		"eth1":    {Addr: netip.MustParseAddr("10.1.0.1"), SpeedMbps: GuessedSpeed, PCIPath: "devices/pci0/af:00.0"},
 		"virtio0": {Addr: netip.MustParseAddr("10.2.0.1"), SpeedMbps: GuessedSpeed},
 		"usb0":    {Addr: netip.MustParseAddr("169.254.3.1"), SpeedMbps: 425, SpeedKnown: true},
 		"bond0":   {Addr: netip.MustParseAddr("10.3.0.1"), SpeedMbps: 200000, SpeedKnown: true},
-		"vlan7":   {Addr: netip.MustParseAddr("10.4.0.1"), SpeedMbps: 100000, SpeedKnown: true, PCIPath: "devices/pci0/3b:00.0"},
+		"vlan7": {
+			Addr: netip.MustParseAddr("10.4.0.1"), SpeedMbps: 100000, SpeedKnown: true, PCIPath: "devices/pci0/3b:00.0",
+		},
 		"vlan8":   {Addr: netip.MustParseAddr("10.5.0.1"), SpeedMbps: GuessedSpeed},
 		"docker0": {Addr: netip.MustParseAddr("172.17.0.1"), SpeedMbps: 10000, SpeedKnown: true},
 		"ve1":     {Addr: netip.MustParseAddr("10.6.0.1"), SpeedMbps: GuessedSpeed},

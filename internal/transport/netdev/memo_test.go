@@ -23,7 +23,8 @@ func TestMemoReadsAgainAfterAChange(t *testing.T) {
 	n.Do(func() { require.Equal(t, get(), get(), "nothing has changed") })
 	t.Cleanup(func() { require.NoError(t, unix.Close(m.source.fd)) })
 	for _, change := range []string{
-		"link set va up", "addr add 10.1.0.1/24 dev va", "route add 10.9.0.0/24 via 10.1.0.9", "link set va mtu 1400", "addr del 10.1.0.1/24 dev va",
+		"link set va up", "addr add 10.1.0.1/24 dev va", "route add 10.9.0.0/24 via 10.1.0.9", "link set va mtu 1400",
+		"addr del 10.1.0.1/24 dev va",
 		"addr add 2001:db8:1::1/64 dev va nodad", "link del va",
 	} {
 		var before int

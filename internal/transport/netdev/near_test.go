@@ -45,6 +45,7 @@ func TestNearGPUs(t *testing.T) {
 	require.Equal(t, []string{"0000:08:00.0", "0000:0b:00.0", "0000:88:00.0"}, got)
 
 	require.Empty(t, nearGPUs(functions(t, [][4]string{
-		{"pci0/0000:07:00.0", gpu, "0x10de", "0"}, {"pci0/0000:08:00.0", nic, "0x15b3", "0"}, {"pci1/0000:87:00.0", gpu, "0x10de", "1"},
+		{"pci0/0000:07:00.0", gpu, "0x10de", "0"}, {"pci0/0000:08:00.0", nic, "0x15b3", "0"},
+		{"pci1/0000:87:00.0", gpu, "0x10de", "1"},
 	})), "a socket without a place")
 }

@@ -22,14 +22,15 @@ func RouteTo(to, from netip.Addr) (Route, error) {
 	return routeBy(to, &netlink.RouteGetOptions{SrcAddr: ipOf(from)})
 }
 
-// LeadsTo reports whether the routing tables have a route to an address by this very interface, or one of several next hops.
+// LeadsTo reports whether the routing tables have a route to an address by this very interface, or one of several next
+// hops.
 func LeadsTo(to netip.Addr, ifi *net.Interface) bool {
 	r, err := lookUp(to, &netlink.RouteGetOptions{OifIndex: ifi.Index, FIBMatch: true})
 	return err == nil && slices.Contains(hops(r), ifi.Index)
 }
 
-// otherHop returns another interface than the given one by which packets to an address leave: the route's, or one of several
-// next hops, among which the kernel chooses for each connection; 0: there is none.
+// otherHop returns another interface than the given one by which packets to an address leave: the route's, or one of
+// several next hops, among which the kernel chooses for each connection; 0: there is none.
 func otherHop(to, from netip.Addr, ifi *net.Interface) int {
 	r, err := lookUp(to, &netlink.RouteGetOptions{SrcAddr: ipOf(from), FIBMatch: true})
 	if err != nil {

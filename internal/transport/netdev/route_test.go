@@ -11,7 +11,8 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
-// TestRoutedAddress has the host's address on lo, as where routing is done to the host, and no network at the stand-in address.
+// TestRoutedAddress has the host's address on lo, as where routing is done to the host, and no network at the stand-in
+// address.
 func TestRoutedAddress(t *testing.T) {
 	n := systest.NewNamespace(t)
 	n.IP(t, "link set lo up")
@@ -75,8 +76,9 @@ func TestBind(t *testing.T) {
 	})
 	n.Do(func() {
 		for from, want := range map[string]string{
-			"10.1.0.1":  "",
-			"10.1.0.2":  "what goes from 10.1.0.2 to 10.1.0.9 leaves by va, and vb has 10.1.0.2 (ip route get 10.1.0.9 from 10.1.0.2)",
+			"10.1.0.1": "",
+			"10.1.0.2": "what goes from 10.1.0.2 to 10.1.0.9 leaves by va, and vb has 10.1.0.2 (ip route get 10.1.0.9 from " +
+				"10.1.0.2)",
 			"127.0.0.1": "", "10.9.9.9": "",
 		} {
 			require.Equal(t, want, Elsewhere(netip.MustParseAddr(from), to), from)
@@ -111,6 +113,7 @@ func TestBind(t *testing.T) {
 	n.Do(func() {
 		vb, err := net.InterfaceByName("vb")
 		require.NoError(t, err)
-		require.Equal(t, Bound{From: netip.MustParseAddr("10.1.0.2")}, Bind(vb, netip.MustParseAddr("10.1.0.2"), to, true), "a rule leads there")
+		require.Equal(t, Bound{From: netip.MustParseAddr("10.1.0.2")}, Bind(vb, netip.MustParseAddr("10.1.0.2"), to, true),
+			"a rule leads there")
 	})
 }

@@ -94,8 +94,8 @@ func TestStream(t *testing.T) {
 	})
 }
 
-// Records that are changed, left out, sent again, swapped, cut short, of the other direction or of nobody end the stream;
-// what was read until then is what was written.
+// Records that are changed, left out, sent again, swapped, cut short, of the other direction or of nobody end the
+// stream; what was read until then is what was written.
 func TestChangedRecords(t *testing.T) {
 	const records = 4
 	one := headSize + 100 + tagSize

@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Tags are compared in constant time: by crypto/subtle, or by GCM itself. What compares bytes and takes longer the more of
-// them are right is not there to be used.
+// Tags are compared in constant time: by crypto/subtle, or by GCM itself. What compares bytes and takes longer the more
+// of them are right is not there to be used.
 func TestComparesInConstantTime(t *testing.T) {
 	files, err := filepath.Glob("*.go")
 	require.NoError(t, err)
@@ -26,7 +26,8 @@ func TestComparesInConstantTime(t *testing.T) {
 		file, err := parser.ParseFile(fset, name, nil, 0)
 		require.NoError(t, err)
 		for _, i := range file.Imports {
-			assert.NotContains(t, []string{`"bytes"`, `"slices"`, `"reflect"`, `"strings"`}, i.Path.Value, "%s imports what compares bytes", name)
+			assert.NotContains(t, []string{`"bytes"`, `"slices"`, `"reflect"`, `"strings"`}, i.Path.Value,
+				"%s imports what compares bytes", name)
 		}
 		ast.Inspect(file, func(n ast.Node) bool {
 			switch n := n.(type) {

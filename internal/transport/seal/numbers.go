@@ -12,7 +12,8 @@ func (n *numbers) whole(lower uint32) uint64 {
 	return n.latest + uint64(int64(int32(lower-uint32(n.latest))))
 }
 
-// Advance says that a number is in use, as found in a datagram that was opened or sealed, in a control message, or at the start of a session.
+// Advance says that a number is in use, as found in a datagram that was opened or sealed, in a control message, or at
+// the start of a session.
 func (n *numbers) Advance(lower uint32) {
 	if whole := n.whole(lower); int64(whole-n.latest) > 0 {
 		n.latest = whole

@@ -60,8 +60,8 @@ func (k Kind) Size() int {
 	return 0
 }
 
-// Sealer seals the datagrams of one sender under a key, and opens those of all senders under it. It allocates nothing and
-// belongs to one goroutine at a time.
+// Sealer seals the datagrams of one sender under a key, and opens those of all senders under it. It allocates nothing
+// and belongs to one goroutine at a time.
 //
 // Under a key no two Sealers may seal with the same sender's number: they would use counters twice. An attacker who
 // sees two datagrams with the same nonce can forge others, and read encrypted ones. So a Sealer must be kept for as
@@ -161,7 +161,8 @@ func (s *Sealer) Open(sender, lower uint32, head, payload []byte) bool {
 	return true
 }
 
-// Counter returns the counter of a datagram that Open has found true, which no other of its sender has. It is not a Checksum's.
+// Counter returns the counter of a datagram that Open has found true, which no other of its sender has. It is not a
+// Checksum's.
 func (s *Sealer) Counter(head []byte) uint64 {
 	return binary.BigEndian.Uint64(head[len(head)-s.Size():])
 }

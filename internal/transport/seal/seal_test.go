@@ -47,7 +47,8 @@ func TestSealsHold(t *testing.T) {
 		open := func(k []byte, by, number uint32, head, sealed []byte) ([]byte, bool) {
 			whole := append([]byte{}, sealed[:len(sealed)+2*Spare]...)
 			ok := New(kind, k, 0).Open(by, number, head, whole[:len(sealed)])
-			require.Equal(t, sealed[:len(sealed)+2*Spare][len(sealed):], whole[len(sealed):], "what lies behind a payload is not the sealer's")
+			require.Equal(t, sealed[:len(sealed)+2*Spare][len(sealed):], whole[len(sealed):],
+				"what lies behind a payload is not the sealer's")
 			return whole[:len(sealed)], ok
 		}
 		got, ok := open(key, sender, number, head, sealed)

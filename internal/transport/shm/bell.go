@@ -29,27 +29,27 @@ const (
 // beside 4 ranks on 2 cores, a 16 KiB Allgather took 15 us (median) when yielding
 // for 20 us at most, and 90 to 490 us for 100 us.
 const (
-	looksAlone   = 200 // ranks fit the cores
-	looksCrowded = 4   // they do not
+	pollsAlone   = 200 // ranks fit the cores
+	pollsCrowded = 4   // they do not
 	yieldFor     = 20 * time.Microsecond
 )
 
-// bell is a line of the region on which one agent sleeps and which the others
+// doorbell is a line of the region on which one agent sleeps and which the others
 // ring. The order is Dekker's: a writer writes the data, then reads asleep; the
 // sleeper writes asleep, then reads the data. Go's atomics are sequentially
 // consistent, so at least one of them sees the other.
-type bell struct {
+type doorbell struct {
 	word   *atomic.Uint32 // changes with every ring
 	asleep *atomic.Uint32 // what its owner waits for; 0: awake
 }
 
-func newBell(mem []byte, at int) bell {
-	return bell{word: word32(mem, at), asleep: word32(mem, at+8)}
+func newDoorbell(mem []byte, at int) doorbell {
+	return doorbell{word: word32(mem, at), asleep: word32(mem, at+8)}
 }
 
 // ring wakes the owner if it sleeps for the given reason, and returns the number
 // of system calls that took. If several ring, one makes the call.
-func (b bell) ring(reason uint32) uint64 {
+func (b doorbell) ring(reason uint32) uint64 {
 	a := b.asleep.Load()
 	if a&reason == 0 || !b.asleep.CompareAndSwap(a, 0) {
 		return 0
@@ -58,33 +58,33 @@ func (b bell) ring(reason uint32) uint64 {
 	return 1
 }
 
-func (b bell) wake() {
+func (b doorbell) wake() {
 	b.word.Add(1)
 	_, _, _ = unix.RawSyscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(b.word)), futexWake, 1, 0, 0, 0)
 }
 
 // sleeper is an agent that waits on its own bell.
 type sleeper struct {
-	bell
+	doorbell
 	woken atomic.Bool // by Wake, from this process
-	looks int
+	polls int
 }
 
-func (s *sleeper) init(b bell, size int) {
-	s.bell, s.looks = b, looksCrowded
+func (s *sleeper) init(b doorbell, size int) {
+	s.doorbell, s.polls = b, pollsCrowded
 	if size <= runtime.NumCPU() {
-		s.looks = looksAlone
+		s.polls = pollsAlone
 	}
 }
 
-// poker tells whether there is something to do.
-type poker interface{ ready() bool }
+// pollable tells whether there is something to do.
+type pollable interface{ ready() bool }
 
 // sleep waits until p is ready, or wakeUp was called, or d has passed, and
 // returns the number of system calls that took.
-func (s *sleeper) sleep(d time.Duration, reason uint32, p poker) (calls uint64) {
-	for range s.looks {
-		if s.poked() || p.ready() {
+func (s *sleeper) sleep(d time.Duration, reason uint32, p pollable) (calls uint64) {
+	for range s.polls {
+		if s.wokenUp() || p.ready() {
 			return calls
 		}
 	}
@@ -92,7 +92,7 @@ func (s *sleeper) sleep(d time.Duration, reason uint32, p poker) (calls uint64) 
 	for time.Since(start) < min(d, yieldFor) {
 		_, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
 		calls++
-		if s.poked() || p.ready() {
+		if s.wokenUp() || p.ready() {
 			return calls
 		}
 	}
@@ -101,11 +101,12 @@ func (s *sleeper) sleep(d time.Duration, reason uint32, p poker) (calls uint64) 
 		w := s.word.Load()
 		s.asleep.Store(reason)
 		left := d - time.Since(start)
-		if s.poked() || p.ready() || left <= 0 {
+		if s.wokenUp() || p.ready() || left <= 0 {
 			break
 		}
 		t := unix.NsecToTimespec(left.Nanoseconds())
-		_, _, e := unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(s.word)), futexWait, uintptr(w), uintptr(unsafe.Pointer(&t)), 0, 0)
+		_, _, e := unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(s.word)), futexWait, uintptr(w),
+			uintptr(unsafe.Pointer(&t)), 0, 0)
 		calls++
 		if e != 0 && !errors.Is(e, unix.EAGAIN) && !errors.Is(e, unix.EINTR) && !errors.Is(e, unix.ETIMEDOUT) {
 			break
@@ -123,7 +124,7 @@ func (s *sleeper) wakeUp() {
 	}
 }
 
-func (s *sleeper) poked() bool { return s.woken.Load() && s.woken.Swap(false) }
+func (s *sleeper) wokenUp() bool { return s.woken.Load() && s.woken.Swap(false) }
 
 // word32 and word64 view a counter in the region; the layout aligns them.
 func word32(mem []byte, at int) *atomic.Uint32 {

@@ -15,9 +15,11 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
 )
 
-var errRefused = errors.New("shm: refused by the region's server: another job, key or user, no such rank, or one that has its region already")
+var errRefused = errors.New("shm: refused by the region's server: another job, key or user, no such rank, or one " +
+	"that has its region already")
 
-var errWithheld = errors.New("shm: the kernel withholds the region's descriptor: perhaps a security module (SELinux, AppArmor) forbids it")
+var errWithheld = errors.New("shm: the kernel withholds the region's descriptor: perhaps a security module (SELinux, " +
+	"AppArmor) forbids it")
 
 // Client is a rank's connection to a Server on its host, on which it has asked for the region.
 type Client struct {
@@ -39,7 +41,8 @@ func Dial(ctx context.Context, address string, job, key uint64, rank, size int) 
 	var dialer net.Dialer
 	conn, err := dialer.DialContext(ctx, "unix", address)
 	if err != nil {
-		return nil, fabric.Unavailable("shm: connect to the server of the region, a rank of this host: has it ended, or does a sandbox keep the two apart? %w", err)
+		return nil, fabric.Unavailable("shm: connect to the server of the region, a rank of this host: has it ended, or "+
+			"does a sandbox keep the two apart? %w", err)
 	}
 	c := &Client{job: job, rank: rank, size: size, conn: conn.(*net.UnixConn)}
 	if err := c.ask(ctx, key); err != nil {

@@ -49,7 +49,8 @@ func TestRegionIsWithheld(t *testing.T) {
 	c := dial(t, serve(t, 2))
 	raw, err := c.conn.SyscallConn()
 	require.NoError(t, err)
-	require.NoError(t, raw.Control(func(s uintptr) { err = unix.SetsockoptInt(int(s), unix.SOL_SOCKET, unix.SO_PASSCRED, 1) }))
+	require.NoError(t,
+		raw.Control(func(s uintptr) { err = unix.SetsockoptInt(int(s), unix.SOL_SOCKET, unix.SO_PASSCRED, 1) }))
 	require.NoError(t, err)
 	_, err = c.Attach(t.Context())
 	require.ErrorIs(t, err, errWithheld)

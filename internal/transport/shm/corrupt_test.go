@@ -19,9 +19,11 @@ func TestCorruptRing(t *testing.T) {
 		damage func(o *ownRing)
 		want   string
 	}{
-		{"head too far", func(o *ownRing) { o.head.Store(5) }, "it has published 5 chunks in a ring of 3 that is read up to 1"},
+		{"head too far", func(o *ownRing) { o.head.Store(5) },
+			"it has published 5 chunks in a ring of 3 that is read up to 1"},
 		{"head far away", func(o *ownRing) { o.head.Store(math.MaxUint64) }, "it has published 18446744073709551615 chunks"},
-		{"head behind", func(o *ownRing) { o.head.Store(0) }, "it has published 0 chunks in a ring of 3 that is read up to 1"},
+		{"head behind", func(o *ownRing) { o.head.Store(0) },
+			"it has published 0 chunks in a ring of 3 that is read up to 1"},
 		{"length", func(o *ownRing) {
 			binary.LittleEndian.PutUint32(o.slots.slot(1)[wire.DataSize:], 101)
 			o.head.Store(2)
@@ -75,8 +77,8 @@ func TestCorruptMailbox(t *testing.T) {
 	w := regions(t, small(4))
 	q := newProbe(w[3])
 	box := func(from int) *outBox { return &w[from].Gather().posts.out[3] }
-	box(0).head.Store(letters + 1)
-	clear(box(1).letter(0))
+	box(0).head.Store(entries + 1)
+	clear(box(1).entry(0))
 	box(1).head.Store(1)
 	require.True(t, w[2].Gather().Control(3, &wire.Control{Kind: wire.Done}, nil))
 	require.Equal(t, 1, polled(q.g, q, 10))
@@ -86,10 +88,10 @@ func TestCorruptMailbox(t *testing.T) {
 
 	p := newProbe(w[2])
 	box(2).tail.Store(1000)
-	for range 2 * letters {
+	for range 2 * entries {
 		require.True(t, p.g.Control(3, &wire.Control{Kind: wire.Done}, nil))
 	}
-	require.EqualValues(t, letters, box(2).at, "the rest was thrown away")
+	require.EqualValues(t, entries, box(2).at, "the rest was thrown away")
 	p.g.Poll(p, 1)
 	assert.ErrorContains(t, p.broken[3], "was read up to 1000")
 }

@@ -52,7 +52,7 @@ func FuzzRegion(f *testing.F) {
 	f.Add(append(poke(p.slots+lay.Slots*lay.slotBytes()+wire.DataSize, 101), poke(ring, 1)...))
 	f.Add(poke(p.rings+2*line, 1<<63))
 	f.Add(poke(p.boxes, 3))
-	f.Add(poke(p.boxes+line, letters+1))
+	f.Add(poke(p.boxes+line, entries+1))
 	f.Add(poke(p.streams+size*2*line, page+1))
 	f.Add(poke(p.streams+2*line+line, 9))
 	f.Fuzz(func(t *testing.T, script []byte) {
@@ -79,7 +79,9 @@ func FuzzRegion(f *testing.F) {
 			case 1:
 				g.Poll(sink, 100)
 			case 2:
-				g.Multicast(&fabric.Run{Head: wire.Data{Collective: wire.Allgather, Seq: 1}, Shard: shard, Count: 1 + int(call>>4)%10})
+				g.Multicast(&fabric.Run{
+					Head: wire.Data{Collective: wire.Allgather, Seq: 1}, Shard: shard, Count: 1 + int(call>>4)%10,
+				})
 			case 3:
 				g.Control(peer, &wire.Control{Kind: wire.Done}, nil)
 			case 4:

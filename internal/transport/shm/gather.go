@@ -17,19 +17,19 @@ type Gather struct {
 	fabric.Copies
 	win     *Region
 	closed  bool // guarded by win.mu
-	bells   []bell
+	bells   []doorbell
 	sleeper sleeper
 	tally   tally
 
 	own   ownRing
 	rings []readRing // by rank; the own entry stays empty
 	next  int        // rank whose ring Poll reads first
-	posts mail
+	posts mailboxes
 
-	broken  []error // by rank
-	untold  []int   // broken ranks that the sink does not know of
-	header  wire.Data
-	message wire.Control
+	broken     []error // by rank
+	unreported []int   // broken ranks that the sink does not know of
+	header     wire.Data
+	message    wire.Control
 }
 
 var (
@@ -58,11 +58,14 @@ type readRing struct {
 
 func newGather(w *Region) *Gather {
 	l, p, size := w.lay, w.lay.places(), w.lay.Size
-	g := &Gather{win: w, bells: make([]bell, size), rings: make([]readRing, size), broken: make([]error, size)}
+	g := &Gather{win: w, bells: make([]doorbell, size), rings: make([]readRing, size), broken: make([]error, size)}
 	for r := range size {
-		g.bells[r] = newBell(w.mem, p.bells+r*2*line)
+		g.bells[r] = newDoorbell(w.mem, p.bells+r*2*line)
 		at := p.rings + r*l.ringBytes()
-		s := slots{mem: w.mem[p.slots+r*l.Slots*l.slotBytes():][:l.Slots*l.slotBytes()], chunk: l.Chunk, stride: l.slotBytes(), count: uint64(l.Slots)}
+		s := slots{
+			mem: w.mem[p.slots+r*l.Slots*l.slotBytes():][:l.Slots*l.slotBytes()], chunk: l.Chunk, stride: l.slotBytes(),
+			count: uint64(l.Slots),
+		}
 		if r != w.rank {
 			g.rings[r] = readRing{head: word64(w.mem, at), tail: word64(w.mem, at+(1+w.rank)*line), slots: s}
 			continue
@@ -73,7 +76,7 @@ func newGather(w *Region) *Gather {
 		}
 	}
 	g.sleeper.init(g.bells[w.rank], size)
-	g.posts = newMail(w)
+	g.posts = newMailboxes(w)
 	return g
 }
 
@@ -178,7 +181,7 @@ func (g *Gather) Flush() {}
 
 // Poll hands messages, then chunks, to the sink.
 func (g *Gather) Poll(s fabric.Sink, budget int) (n int, more bool) {
-	n = g.pollMail(s, budget)
+	n = g.pollMailboxes(s, budget)
 	size := g.win.lay.Size
 	for i := 0; i < size && n < budget; i++ {
 		r := g.next + i
@@ -193,9 +196,9 @@ func (g *Gather) Poll(s fabric.Sink, budget int) (n int, more bool) {
 			g.next = r
 		}
 	}
-	for len(g.untold) > 0 {
-		r := g.untold[0]
-		g.untold = g.untold[1:]
+	for len(g.unreported) > 0 {
+		r := g.unreported[0]
+		g.unreported = g.unreported[1:]
 		s.Broken(r, g.broken[r])
 	}
 	return n, n >= budget
@@ -207,7 +210,8 @@ func (g *Gather) pollRing(s fabric.Sink, rank, budget int) (n int) {
 	r, h := &g.rings[rank], &g.header
 	head := r.head.Load()
 	if head-r.at > r.slots.count {
-		g.fail(rank, fmt.Errorf("shm: it has published %d chunks in a ring of %d that is read up to %d", head, r.slots.count, r.at))
+		g.fail(rank,
+			fmt.Errorf("shm: it has published %d chunks in a ring of %d that is read up to %d", head, r.slots.count, r.at))
 		return 0
 	}
 	var bytes, dropped, calls uint64
@@ -253,8 +257,8 @@ func (g *Gather) polled(n int, bytes, dropped, calls uint64) int {
 	return n
 }
 
-// pollMail reads up to budget messages.
-func (g *Gather) pollMail(s fabric.Sink, budget int) (n int) {
+// pollMailboxes reads up to budget messages.
+func (g *Gather) pollMailboxes(s fabric.Sink, budget int) (n int) {
 	for i := range g.posts.in {
 		b := &g.posts.in[i]
 		if g.broken[b.from] != nil {
@@ -282,7 +286,7 @@ func (g *Gather) fail(rank int, err error) {
 		return
 	}
 	g.broken[rank] = err
-	g.untold = append(g.untold, rank)
+	g.unreported = append(g.unreported, rank)
 }
 
 // Sleep looks again, then yields, then sleeps on a futex.
@@ -295,7 +299,7 @@ func (g *Gather) Sleep(d time.Duration) {
 }
 
 // Rest implements fabric.Rester: arrivals stay in the region until they are asked for.
-func (g *Gather) Rest(func()) bool { return len(g.untold) == 0 }
+func (g *Gather) Rest(func()) bool { return len(g.unreported) == 0 }
 
 // Rouse implements fabric.Rester.
 func (g *Gather) Rouse() {}
@@ -313,7 +317,7 @@ func (g *Gather) ready() bool {
 	if o := &g.own; o.full && g.slowest() != o.tail {
 		return true
 	}
-	return len(g.untold) > 0 || g.posts.ready()
+	return len(g.unreported) > 0 || g.posts.ready()
 }
 
 // Stats may be called from any goroutine.

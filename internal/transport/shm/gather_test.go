@@ -86,7 +86,9 @@ func TestAllgather(t *testing.T) {
 func sender(w *Region, seq uint32, shard []byte, from int) int {
 	chunk := w.Layout().Chunk
 	return w.Gather().Multicast(&fabric.Run{
-		Head:  wire.Data{Collective: wire.Broadcast, Root: uint16(w.Rank()), Seq: seq, PSN: uint32(from), Bytes: uint32(len(shard))},
+		Head: wire.Data{
+			Collective: wire.Broadcast, Root: uint16(w.Rank()), Seq: seq, PSN: uint32(from), Bytes: uint32(len(shard)),
+		},
 		Count: chunks(len(shard), chunk) - from, Shard: shard,
 	})
 }
@@ -164,7 +166,8 @@ func TestControl(t *testing.T) {
 		for _, d := range topology.Distances(size) {
 			to := (from + d) % size
 			for i := range 3 {
-				require.True(t, w[from].Gather().Control(to, &wire.Control{Kind: wire.Ready, Seq: uint32(from*100 + to*10 + i)}, nil))
+				require.True(t,
+					w[from].Gather().Control(to, &wire.Control{Kind: wire.Ready, Seq: uint32(from*100 + to*10 + i)}, nil))
 			}
 		}
 		w[from].Gather().Flush()
@@ -194,14 +197,14 @@ func TestFullMailboxRefuses(t *testing.T) {
 	for range 5 { // wraps
 		n := uint32(0)
 		for ; g.Control(1, &m, nil); n++ {
-			require.Less(t, n, uint32(letters))
+			require.Less(t, n, uint32(entries))
 			m.Seq++
 		}
-		require.EqualValues(t, letters, n)
+		require.EqualValues(t, entries, n)
 		require.False(t, g.ready())
 		require.Equal(t, 1, polled(p.g, p, 1))
 		g.Sleep(time.Hour) // ends, since there is room for what was refused
-		require.Equal(t, letters-1, polled(p.g, p, 1000))
+		require.Equal(t, entries-1, polled(p.g, p, 1000))
 	}
 	for i, got := range p.messages {
 		require.EqualValues(t, i, got.Seq)
@@ -215,12 +218,13 @@ func TestControlThatShmDoesNotCarry(t *testing.T) {
 	w = regions(t, small(8))
 	q := newProbe(w[0])
 	require.True(t, q.g.Control(3, &wire.Control{Kind: wire.Done}, nil), "thrown away")
-	for range 2 * letters {
+	for range 2 * entries {
 		require.True(t, p.g.Control(1, &wire.Control{Kind: wire.Done}, nil), "a broken path has room for ever")
 	}
 	p.g.Poll(p, 1)
 	q.g.Poll(q, 1)
-	assert.EqualError(t, p.broken[1], "shm: repair with a payload for it: shared memory loses nothing and carries no repairs")
+	assert.EqualError(t, p.broken[1],
+		"shm: repair with a payload for it: shared memory loses nothing and carries no repairs")
 	assert.EqualError(t, q.broken[3], "shm: there is no mailbox for it, only for ranks a power of two away")
 	assert.Len(t, q.broken, 1)
 }

@@ -18,7 +18,7 @@ const (
 	maxStream = 1 << 30
 	maxOutput = 1 << 40
 
-	letters = 64 // messages that a mailbox holds
+	entries = 64 // messages that a mailbox holds
 )
 
 // Layout is the geometry of a region. All ranks of a region have the same.
@@ -82,7 +82,7 @@ func (l Layout) places() (p places) {
 	p.bells = page
 	p.rings = p.bells + l.Size*2*line
 	p.boxes = p.rings + l.Size*l.ringBytes()
-	p.slots = p.boxes + l.Size*len(topology.Distances(l.Size))*boxBytes
+	p.slots = p.boxes + l.Size*len(topology.Distances(l.Size))*mailboxBytes
 	p.streams = p.slots + l.Size*l.Slots*l.slotBytes()
 	p.bytes = roundUp(p.streams+l.Size*l.Size*2*line, page)
 	p.end = p.bytes + l.Size*(l.Size-1)*l.Stream

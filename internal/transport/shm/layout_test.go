@@ -54,7 +54,7 @@ func TestRegions(t *testing.T) {
 		}
 		claim("bells", p.bells, p.bells+2*size*line)
 		claim("rings", p.rings, p.rings+size*l.ringBytes())
-		claim("boxes", p.boxes, p.boxes+size*len(topology.Distances(size))*boxBytes)
+		claim("boxes", p.boxes, p.boxes+size*len(topology.Distances(size))*mailboxBytes)
 		claim("slots", p.slots, p.slots+size*l.Slots*l.slotBytes())
 		claim("streams", p.streams, p.streams+size*size*2*line)
 		claim("bytes", p.bytes, p.bytes+size*(size-1)*l.Stream)

@@ -72,7 +72,11 @@ func (p *probe) allgather(shard, out []byte) error {
 	for sent := 0; sent < total || p.left > 0; {
 		work := 0
 		if sent < total {
-			run := fabric.Run{Head: wire.Data{Collective: wire.Allgather, Root: uint16(p.rank), Seq: p.seq, PSN: uint32(sent), Bytes: uint32(len(shard))}, Count: total - sent, Shard: shard}
+			run := fabric.Run{
+				Head: wire.Data{
+					Collective: wire.Allgather, Root: uint16(p.rank), Seq: p.seq, PSN: uint32(sent), Bytes: uint32(len(shard)),
+				}, Count: total - sent, Shard: shard,
+			}
 			work = p.g.Multicast(&run)
 			at := sent * chunk
 			copy(mine[min(at, len(mine)):], shard[min(at, len(shard)):min(at+work*chunk, len(shard))])

@@ -104,11 +104,13 @@ func prepare(fd int, job uint64, lay Layout) error {
 		err = unix.Fallocate(fd, 0, 0, int64(bytes))
 	}
 	if err != nil {
-		return fmt.Errorf("shm: cannot reserve a region of %d bytes for %d ranks (check the limits on memory and on file size): %w", bytes, lay.Size, err)
+		return fmt.Errorf("shm: cannot reserve a region of %d bytes for %d ranks (check the limits on memory and on file "+
+			"size): %w", bytes, lay.Size, err)
 	}
 	if lay.Output > 0 {
 		if err := unix.Ftruncate(fd, int64(bytes+lay.Output)); err != nil {
-			return fmt.Errorf("shm: cannot make room for %d bytes of results (check the limit on file size): %w", lay.Output, err)
+			return fmt.Errorf("shm: cannot make room for %d bytes of results (check the limit on file size): %w", lay.Output,
+				err)
 		}
 	}
 	head := make([]byte, headBytes)
@@ -124,7 +126,8 @@ func prepare(fd int, job uint64, lay Layout) error {
 		return fmt.Errorf("shm: write the region's header: %w", err)
 	}
 	// Nobody can take memory away below the others' feet.
-	if _, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_SEAL); err != nil {
+	if _, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS,
+		unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_SEAL); err != nil {
 		return fmt.Errorf("shm: seal the region: %w", err)
 	}
 	return nil

@@ -69,7 +69,9 @@ func TestCreateAgain(t *testing.T) {
 		return
 	}
 	before := systest.Descriptors(t)
-	for call, e := range map[uint32]unix.Errno{unix.SYS_FALLOCATE: unix.ENOSPC, unix.SYS_PWRITE64: unix.EFBIG, unix.SYS_FCNTL: unix.EPERM} {
+	for call, e := range map[uint32]unix.Errno{
+		unix.SYS_FALLOCATE: unix.ENOSPC, unix.SYS_PWRITE64: unix.EFBIG, unix.SYS_FCNTL: unix.EPERM,
+	} {
 		var err error
 		systest.InSandbox(t, e, []uint32{call}, func() { _, err = create(testJob, small(2)) })
 		require.ErrorIs(t, err, e)

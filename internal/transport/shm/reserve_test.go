@@ -23,13 +23,25 @@ func TestAvailable(t *testing.T) {
 		where string
 	}{
 		{"no control groups", nil, 1000 << 10, "the host"},
-		{"no limit", map[string]string{"proc/self/cgroup": "0::/\n", "memory.max": "max\n", "memory.current": "5\n"}, 1000 << 10, "the host"},
-		{"own limit", map[string]string{"proc/self/cgroup": "0::/a/b\n", "a/b/memory.max": "7000\n", "a/b/memory.current": "3000\n"}, 4000, "control group /sys/fs/cgroup/a/b"},
-		{"files are given back", map[string]string{"proc/self/cgroup": "0::/a\n", "a/memory.max": "7000\n", "a/memory.current": "3000\n", "a/memory.stat": "anon 1\ninactive_file 500\n"}, 4500, "control group /sys/fs/cgroup/a"},
-		{"limit above", map[string]string{"proc/self/cgroup": "0::/a/b\n", "a/memory.max": "7000\n", "a/b/memory.max": "9000\n"}, 7000, "control group /sys/fs/cgroup/a"},
-		{"more than the host has", map[string]string{"proc/self/cgroup": "0::/a\n", "a/memory.max": "70000000\n"}, 1000 << 10, "the host"},
-		{"beyond the limit", map[string]string{"proc/self/cgroup": "0::/a\n", "a/memory.max": "7000\n", "a/memory.current": "8000\n"}, 0, "control group /sys/fs/cgroup/a"},
-		{"version 1", map[string]string{"proc/self/cgroup": "4:memory:/x\n", "memory/x/memory.limit_in_bytes": "7000\n"}, 7000, "control group /sys/fs/cgroup/memory/x"},
+		{"no limit", map[string]string{"proc/self/cgroup": "0::/\n", "memory.max": "max\n", "memory.current": "5\n"},
+			1000 << 10, "the host"},
+		{"own limit", map[string]string{
+			"proc/self/cgroup": "0::/a/b\n", "a/b/memory.max": "7000\n", "a/b/memory.current": "3000\n",
+		}, 4000, "control group /sys/fs/cgroup/a/b"},
+		{"files are given back", map[string]string{
+			"proc/self/cgroup": "0::/a\n", "a/memory.max": "7000\n", "a/memory.current": "3000\n",
+			"a/memory.stat": "anon 1\ninactive_file 500\n",
+		}, 4500, "control group /sys/fs/cgroup/a"},
+		{"limit above", map[string]string{
+			"proc/self/cgroup": "0::/a/b\n", "a/memory.max": "7000\n", "a/b/memory.max": "9000\n",
+		}, 7000, "control group /sys/fs/cgroup/a"},
+		{"more than the host has", map[string]string{"proc/self/cgroup": "0::/a\n", "a/memory.max": "70000000\n"}, 1000 << 10,
+			"the host"},
+		{"beyond the limit", map[string]string{
+			"proc/self/cgroup": "0::/a\n", "a/memory.max": "7000\n", "a/memory.current": "8000\n",
+		}, 0, "control group /sys/fs/cgroup/a"},
+		{"version 1", map[string]string{"proc/self/cgroup": "4:memory:/x\n", "memory/x/memory.limit_in_bytes": "7000\n"},
+			7000, "control group /sys/fs/cgroup/memory/x"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			root := fstest.MapFS{"proc/meminfo": {Data: []byte(host)}, "sys/fs/cgroup/cgroup.controllers": {}}
@@ -50,7 +62,8 @@ func TestAvailable(t *testing.T) {
 }
 
 func TestServeWithoutMemory(t *testing.T) {
-	_, err := Serve(t.Context(), testJob, testKey, Layout{Size: MaxSize, Chunk: maxChunk, Slots: maxSlots, Stream: maxStream})
+	_, err := Serve(t.Context(), testJob, testKey,
+		Layout{Size: MaxSize, Chunk: maxChunk, Slots: maxSlots, Stream: maxStream})
 	require.ErrorContains(t, err, "bytes does not fit: ")
 	assert.Less(t, Layout{Size: MaxSize, Chunk: maxChunk, Slots: maxSlots, Stream: maxStream}.Bytes(), math.MaxInt)
 }

@@ -46,7 +46,8 @@ func Serve(ctx context.Context, job, key uint64, lay Layout) (*Server, error) {
 		_ = unix.Close(fd)
 		return nil, fmt.Errorf("shm: %w", err)
 	}
-	s := &Server{job: job, key: key, lay: lay, listener: ln, done: make(chan struct{}), fd: fd, attached: make([]bool, lay.Size), left: lay.Size,
+	s := &Server{job: job, key: key, lay: lay, listener: ln, done: make(chan struct{}), fd: fd,
+		attached: make([]bool, lay.Size), left: lay.Size,
 		peers: map[*net.UnixConn]bool{}}
 	unhook := context.AfterFunc(ctx, s.stop)
 	go func() {
@@ -107,7 +108,8 @@ func (s *Server) run() {
 	}
 }
 
-// enter keeps a peer for stop to close: it is one of this user's processes, which may be stopped for as long as it likes.
+// enter keeps a peer for stop to close: it is one of this user's processes, which may be stopped for as long as it
+// likes.
 func (s *Server) enter(conn *net.UnixConn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -169,7 +171,8 @@ func sameUser(conn *net.UnixConn) error {
 		return fmt.Errorf("shm: credentials of the peer: %w", err)
 	}
 	if me := os.Geteuid(); int(cred.Uid) != me {
-		return fmt.Errorf("shm: the peer runs as user %d, this rank as %d: run both as one user, or set MCAST_FABRIC=udp", cred.Uid, me)
+		return fmt.Errorf("shm: the peer runs as user %d, this rank as %d: run both as one user, or set MCAST_FABRIC=udp",
+			cred.Uid, me)
 	}
 	return nil
 }

@@ -17,7 +17,7 @@ const stretch = 64 << 10
 type Streams struct {
 	win     *Region
 	closed  bool // guarded by win.mu
-	bells   []bell
+	bells   []doorbell
 	sleeper sleeper
 	tally   tally
 
@@ -52,17 +52,22 @@ type inStream struct {
 
 func newStreams(w *Region) *Streams {
 	l, p, size := w.lay, w.lay.places(), w.lay.Size
-	s := &Streams{win: w, bells: make([]bell, size), out: make([]outStream, size), in: make([]inStream, size), broken: make([]error, size)}
+	s := &Streams{
+		win: w, bells: make([]doorbell, size), out: make([]outStream, size), in: make([]inStream, size),
+		broken: make([]error, size),
+	}
 	pair := func(from, to int) stream {
 		words := p.streams + (from*size+to)*2*line
 		i := from*(size-1) + to
 		if to > from {
 			i--
 		}
-		return stream{head: word64(w.mem, words), tail: word64(w.mem, words+line), ring: w.mem[p.bytes+i*l.Stream:][:l.Stream]}
+		return stream{
+			head: word64(w.mem, words), tail: word64(w.mem, words+line), ring: w.mem[p.bytes+i*l.Stream:][:l.Stream],
+		}
 	}
 	for r := range size {
-		s.bells[r] = newBell(w.mem, p.bells+(r*2+1)*line)
+		s.bells[r] = newDoorbell(w.mem, p.bells+(r*2+1)*line)
 		if r != w.rank {
 			s.out[r].stream = pair(w.rank, r)
 			s.in[r].stream = pair(r, w.rank)
@@ -83,7 +88,8 @@ func (s *Streams) Send(to int, b []byte) int {
 			o.read = o.tail.Load()
 			room = uint64(len(o.ring)) - (o.at - o.read)
 			if room > uint64(len(o.ring)) {
-				s.broken[to] = fmt.Errorf("shm: it has read %d bytes of a stream that holds %d to %d", o.read, o.at-uint64(len(o.ring)), o.at)
+				s.broken[to] = fmt.Errorf("shm: it has read %d bytes of a stream that holds %d to %d", o.read,
+					o.at-uint64(len(o.ring)), o.at)
 				break
 			}
 			if room == 0 {
@@ -111,7 +117,8 @@ func (s *Streams) Peek(from, max int) []byte {
 	i.seen = i.head.Load()
 	n := i.seen - i.at
 	if n > uint64(len(i.ring)) {
-		s.broken[from] = fmt.Errorf("shm: it has sent %d bytes into a stream of %d that is read up to %d", n+i.at, len(i.ring), i.at)
+		s.broken[from] = fmt.Errorf("shm: it has sent %d bytes into a stream of %d that is read up to %d", n+i.at,
+			len(i.ring), i.at)
 		return nil
 	}
 	at := int(i.at % uint64(len(i.ring)))

@@ -28,7 +28,8 @@ func TestMarkOnTheWire(t *testing.T) {
 			var err, capture error
 			ns[1].Do(func() {
 				l, err = net.Listen("tcp", c.listen)
-				wire, capture = unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, int(binary.NativeEndian.Uint16([]byte{0, unix.ETH_P_ALL})))
+				wire, capture = unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC,
+					int(binary.NativeEndian.Uint16([]byte{0, unix.ETH_P_ALL})))
 			})
 			require.NoError(t, err)
 			require.NoError(t, capture)

@@ -85,7 +85,8 @@ func ReceiveBatch(fd int, msgs []Mmsghdr) (int, syscall.Errno) {
 // SendMessage sends one message without waiting and returns how many bytes went.
 func SendMessage(fd int, msg *Msghdr) (int, syscall.Errno) {
 	for {
-		n, _, e := unix.RawSyscall(unix.SYS_SENDMSG, uintptr(fd), uintptr(unsafe.Pointer(msg)), unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
+		n, _, e := unix.RawSyscall(unix.SYS_SENDMSG, uintptr(fd), uintptr(unsafe.Pointer(msg)),
+			unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
 		if e != unix.EINTR {
 			return count(n, e), e
 		}

@@ -33,7 +33,8 @@ func (s *SegmentSize) Attach(h *Msghdr) {
 // merged. It is at least 1.
 func MergedSize(h *Msghdr, control []byte, total int) int {
 	if h.Controllen >= uint64(unix.CmsgLen(4)) &&
-		binary.NativeEndian.Uint32(control[8:]) == unix.IPPROTO_UDP && binary.NativeEndian.Uint32(control[12:]) == unix.UDP_GRO {
+		binary.NativeEndian.Uint32(control[8:]) == unix.IPPROTO_UDP &&
+		binary.NativeEndian.Uint32(control[12:]) == unix.UDP_GRO {
 		if size := binary.NativeEndian.Uint32(control[16:]); size > 0 {
 			return int(size)
 		}

@@ -91,7 +91,8 @@ func (p *Poller) control(op, fd, tag int, events uint32) error {
 // next call; its Fd fields are tags.
 func (p *Poller) Ready() []unix.EpollEvent {
 	p.Syscalls.Add(1)
-	n, _, e := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(p.epoll), uintptr(unsafe.Pointer(&p.events)), maxEvents, 0, 0, 0)
+	n, _, e := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(p.epoll), uintptr(unsafe.Pointer(&p.events)), maxEvents, 0,
+		0, 0)
 	return p.found(n, e)
 }
 
@@ -138,7 +139,8 @@ func (p *Poller) block(d time.Duration) []unix.EpollEvent {
 		p.coarse = true // Linux before 5.11 has no such call; some sandboxes answer EPERM to it.
 	}
 	ms := min((d+time.Millisecond-1)/time.Millisecond, time.Hour/time.Millisecond)
-	n, _, e := unix.Syscall6(unix.SYS_EPOLL_PWAIT, uintptr(p.epoll), uintptr(unsafe.Pointer(&p.events)), maxEvents, uintptr(ms), 0, 0)
+	n, _, e := unix.Syscall6(unix.SYS_EPOLL_PWAIT, uintptr(p.epoll), uintptr(unsafe.Pointer(&p.events)), maxEvents,
+		uintptr(ms), 0, 0)
 	return p.found(n, e)
 }
 

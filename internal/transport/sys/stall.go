@@ -19,7 +19,8 @@ type StallError struct {
 
 // Error says what does not arrive, and since when.
 func (e *StallError) Error() string {
-	return fmt.Sprintf("%s of %d bytes have not been acknowledged for %v", e.what(), e.Segment, e.For.Round(10*time.Millisecond))
+	return fmt.Sprintf("%s of %d bytes have not been acknowledged for %v", e.what(), e.Segment,
+		e.For.Round(10*time.Millisecond))
 }
 
 func (e *StallError) what() string {
@@ -53,7 +54,7 @@ func (s *Stall) Check(fd int, now time.Time, limit time.Duration) *StallError {
 		s.found.Over()
 		s.acked = i.Bytes_acked
 	}
-	if stalled := s.found.Look(now, 2*StallPause(limit)); stalled >= limit {
+	if stalled := s.found.Elapsed(now, 2*StallPause(limit)); stalled >= limit {
 		return &StallError{Segment: int(i.Snd_mss), For: stalled}
 	}
 	return nil

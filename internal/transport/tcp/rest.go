@@ -14,12 +14,12 @@ func (t *Streams) Rest(awake func()) bool {
 	t.mark(t.poller.Ready())
 	t.news = false
 	for _, s := range t.streams {
-		if s == nil || s.err != nil || !s.unsettled {
+		if s == nil || s.err != nil || !s.unacked {
 			continue
 		}
 		t.syscalls.Add(1)
 		n, err := unix.IoctlGetInt(s.line.FD, unix.SIOCOUTQ)
-		if s.unsettled = err == nil && n > 0 || s.line.Pending(); s.unsettled {
+		if s.unacked = err == nil && n > 0 || s.line.Pending(); s.unacked {
 			return false
 		}
 	}

@@ -28,9 +28,9 @@ type stream struct {
 	writable bool // the kernel may have room for ours
 	ending   bool // the peer has closed: keep reading until the end
 	stall    sys.Stall
-	// unsettled says that something was sent that was not acknowledged when Rest looked last.
-	unsettled bool
-	err       error
+	// unacked says that something was sent that was not acknowledged when Rest looked last.
+	unacked bool
+	err     error
 }
 
 // buffered returns the bytes that have arrived and lie in one piece.

@@ -99,7 +99,7 @@ func (t *Streams) Send(to int, b []byte) int {
 	case n < len(b), s.line.Pending():
 		s.writable = false
 	}
-	s.unsettled = s.unsettled || n > 0
+	s.unacked = s.unacked || n > 0
 	t.sentBytes.Add(uint64(n))
 	return n
 }

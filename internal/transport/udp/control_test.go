@@ -51,7 +51,8 @@ func controlArrivesInOrder(t *testing.T, adjust func(o *Options)) {
 	for i := range 5000 {
 		m := wire.Control{
 			Kind: []wire.Kind{wire.Ready, wire.Activate, wire.Credit, wire.Fetch, wire.Done}[i%5], Collective: wire.Allgather,
-			Round: uint8(i), Root: uint16(i % 2), Seq: uint32(i), PSN: uint32(2 * i), Count: uint32(3 * i), Bytes: uint64(i) << 20,
+			Round: uint8(i), Root: uint16(i % 2), Seq: uint32(i), PSN: uint32(2 * i), Count: uint32(3 * i),
+			Bytes: uint64(i) << 20,
 		}
 		want = append(want, said{0, m})
 		require.True(t, ranks[0].Control(1, &m, nil))
@@ -97,7 +98,9 @@ func TestRepairs(t *testing.T) {
 	refused := false
 	for psn := 0; psn < s.chunks(); {
 		payload := shard[psn*chunk : min((psn+1)*chunk, len(shard))]
-		m := wire.Control{Kind: wire.Repair, Collective: wire.Allgather, Seq: 1, PSN: uint32(psn), Bytes: uint64(len(payload))}
+		m := wire.Control{
+			Kind: wire.Repair, Collective: wire.Allgather, Seq: 1, PSN: uint32(psn), Bytes: uint64(len(payload)),
+		}
 		if ranks[0].Control(1, &m, payload) {
 			psn++
 			continue
@@ -131,7 +134,8 @@ func TestRepairInPieces(t *testing.T) {
 	s := newSink(1, 2, 1024, 1000)
 	payload := make([]byte, 1000)
 	fill(payload, 0, 1)
-	message := append(encode(&wire.Control{Kind: wire.Repair, Collective: wire.Allgather, Seq: 1, Bytes: 1000}), payload...)
+	message := append(encode(&wire.Control{Kind: wire.Repair, Collective: wire.Allgather, Seq: 1, Bytes: 1000}),
+		payload...)
 	for at := 0; at < len(message); at += 100 {
 		require.Equal(t, 1, s.left)
 		_, err := conn.Write(message[at:min(at+100, len(message))])
@@ -154,9 +158,11 @@ func TestBrokenNamesRankAndCause(t *testing.T) {
 		"cut in message": {whole[:10], io.ErrUnexpectedEOF, "closed its control connection"},
 		"garbage":        {make([]byte, wire.ControlSize), wire.ErrVersion, "00 00 00"},
 		"unknown kind":   {append([]byte{99}, whole[1:]...), wire.ErrField, fmt.Sprintf("63 %x3 00", wire.Version)},
-		"huge repair":    {encode(&wire.Control{Kind: wire.Repair, Collective: wire.Allgather, Bytes: 1 << 30}), wire.ErrField, ""},
-		"large repair":   {encode(&wire.Control{Kind: wire.Repair, Collective: wire.Allgather, Bytes: 2048}), nil, "with 2048 bytes of payload: want a root that there is, and at most 1024 bytes"},
-		"no such root":   {encode(&wire.Control{Kind: wire.Credit, Collective: wire.Allgather, Root: 2}), nil, "root 2"},
+		"huge repair": {encode(&wire.Control{Kind: wire.Repair, Collective: wire.Allgather, Bytes: 1 << 30}),
+			wire.ErrField, ""},
+		"large repair": {encode(&wire.Control{Kind: wire.Repair, Collective: wire.Allgather, Bytes: 2048}), nil,
+			"with 2048 bytes of payload: want a root that there is, and at most 1024 bytes"},
+		"no such root": {encode(&wire.Control{Kind: wire.Credit, Collective: wire.Allgather, Root: 2}), nil, "root 2"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g, conn := end(t)

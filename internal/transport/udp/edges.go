@@ -55,7 +55,9 @@ type counters struct {
 }
 
 // Begin prepares for the connections of a fabric. serve deals with what else Watch was told of, once it is ready.
-func (g *Edges) Begin(name string, o *Options, serve func(tag int, s fabric.Sink, budget int) (n int, more bool)) (err error) {
+func (g *Edges) Begin(
+	name string, o *Options, serve func(tag int, s fabric.Sink, budget int) (n int, more bool),
+) (err error) {
 	g.name, g.rank, g.size, g.chunk, g.stall, g.serve, g.seals = name, o.Rank, o.Size, o.Chunk, o.Stall, serve, o.Seals
 	g.byRank, g.repairs = make(map[int]*peer), make([]atomic.Uint64, o.Size)
 	g.poller, err = sys.NewPoller()
@@ -137,7 +139,7 @@ func (g *Edges) Poll(s fabric.Sink, budget int) (done int, more bool) {
 	if g.backlog > 0 {
 		for _, p := range g.peers {
 			if p.more && done < budget {
-				done += g.hear(p, s, budget-done)
+				done += g.readPeer(p, s, budget-done)
 			}
 		}
 	}
@@ -169,7 +171,7 @@ func (g *Edges) serveReady(e *unix.EpollEvent, s fabric.Sink, budget int) (n int
 		g.flush(p)
 	}
 	if e.Events&^unix.EPOLLOUT != 0 {
-		return g.hear(p, s, budget), false
+		return g.readPeer(p, s, budget), false
 	}
 	return 0, false
 }
@@ -208,8 +210,9 @@ func (g *Edges) Stats() fabric.Stats {
 		Repairs:   repairs,
 		SentBytes: c.sentBytes.Load(), ControlBytes: c.controlBytes.Load(),
 		SentChunks: c.sentChunks.Load(), ReceivedChunks: c.receivedChunks.Load(), ReceivedBytes: c.receivedBytes.Load(),
-		Dropped: c.dropped.Load(), Misplaced: c.misplaced.Load(), Forged: c.forged.Load(), Syscalls: c.syscalls.Load() + g.poller.Syscalls.Load(),
-		Refused: c.refused.Load(), Unreachable: c.unreachable.Load(), TooLarge: c.tooLarge.Load(),
+		Dropped: c.dropped.Load(), Misplaced: c.misplaced.Load(), Forged: c.forged.Load(),
+		Syscalls: c.syscalls.Load() + g.poller.Syscalls.Load(),
+		Refused:  c.refused.Load(), Unreachable: c.unreachable.Load(), TooLarge: c.tooLarge.Load(),
 	}
 }
 

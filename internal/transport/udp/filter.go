@@ -166,7 +166,8 @@ func (s span) check(offset int) (program []bpf.Instruction) {
 			program = append(program, bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: from})
 			continue
 		}
-		program = append(program, bpf.JumpIf{Cond: bpf.JumpLessThan, Val: from}, bpf.JumpIf{Cond: bpf.JumpGreaterThan, Val: to})
+		program = append(program, bpf.JumpIf{Cond: bpf.JumpLessThan, Val: from},
+			bpf.JumpIf{Cond: bpf.JumpGreaterThan, Val: to})
 		break
 	}
 	program = append(program, bpf.RetConstant{Val: pass}, bpf.RetConstant{Val: refuse})

@@ -37,7 +37,8 @@ func (c *catcher) Accept(h *wire.Data, n int) (dst []byte, verdict fabric.Verdic
 	switch {
 	case h.Seq&3 == 3: // nobody wants it
 		return nil, fabric.Drop, false
-	case h.Root != c.guess.Root || h.Seq != c.guess.Seq || h.PSN-c.guess.PSN >= batch.Max || at+n > len(c.guess.Dst) || n > c.chunk:
+	case h.Root != c.guess.Root || h.Seq != c.guess.Seq || h.PSN-c.guess.PSN >= batch.Max || at+n > len(c.guess.Dst) ||
+		n > c.chunk:
 		c.placed = c.aside[:n]
 	case c.came[h.PSN]:
 		return nil, fabric.Drop, false
@@ -86,7 +87,9 @@ func FuzzMerged(f *testing.F) {
 	f.Add(full, 1, 0)
 	from, to := merging(f)
 	f.Fuzz(func(t *testing.T, b []byte, each, room int) {
-		g := &Gather{Edges: Edges{rank: rank, size: size, chunk: chunk}, job: job, use: batch.Kernel{Merge: true, Batch: true}}
+		g := &Gather{
+			Edges: Edges{rank: rank, size: size, chunk: chunk}, job: job, use: batch.Kernel{Merge: true, Batch: true},
+		}
 		require.NoError(t, g.openBoxes())
 		defer func() { require.NoError(t, errors.Join(g.in.Close(), g.out.Close())) }()
 		n := int(uint16(each)) // as the kernel has it

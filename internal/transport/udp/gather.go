@@ -21,10 +21,10 @@ type Gather struct {
 	traits  fabric.Traits
 	use     batch.Kernel
 
-	receivers []receiver // by subgroup
-	senders   []sender   // by subgroup
-	congested bool       // a device's queue was full
-	sought    time.Time  // an interface that is gone
+	receivers    []receiver // by subgroup
+	senders      []sender   // by subgroup
+	congested    bool       // a device's queue was full
+	lastReattach time.Time  // an interface that is gone
 
 	out      *batch.Outbox
 	in       *batch.Inbox
@@ -117,7 +117,8 @@ func (g *Gather) openSockets(o *Options) error {
 		if err != nil {
 			return err
 		}
-		g.senders = append(g.senders, sender{Sender: batch.Sender{FD: fd, Use: g.use, Headers: o.Family().Headers}, most: batch.Max})
+		g.senders = append(g.senders,
+			sender{Sender: batch.Sender{FD: fd, Use: g.use, Headers: o.Family().Headers}, most: batch.Max})
 		if err := g.poller.Watch(fd, g.senderTag(subgroup), 0); err != nil {
 			return err
 		}

@@ -307,7 +307,8 @@ func TestWindowHolds(t *testing.T) {
 						}
 						want := s.next[0] + 1 + uint32(rng.IntN(window))
 						for s.next[0] < min(want, uint32(sent)) {
-							require.Positive(t, polled(ranks[1], s, 1+rng.IntN(8)), "chunk %d of %d is lost, window %d", s.next[0], s.chunks(), window)
+							require.Positive(t, polled(ranks[1], s, 1+rng.IntN(8)), "chunk %d of %d is lost, window %d", s.next[0],
+								s.chunks(), window)
 						}
 					}
 					require.NoError(t, s.check())

@@ -12,8 +12,8 @@ import (
 )
 
 // Choose returns the interface for multicast: the one called name; or, if name is empty, or packets never leave by it
-// (lo, a dummy), lo when all peers are on this host and else the interface of the route to them. Peers are the addresses of
-// all ranks, of one IP version; there may be none. Whether it does multicast is for Multicasts to say.
+// (lo, a dummy), lo when all peers are on this host and else the interface of the route to them. Peers are the
+// addresses of all ranks, of one IP version; there may be none. Whether it does multicast is for Multicasts to say.
 func Choose(name string, peers []netip.Addr) (*net.Interface, error) {
 	local, err := localAddrs()
 	if err != nil {
@@ -71,8 +71,8 @@ func Multicasts(ifi *net.Interface) error {
 	return nil
 }
 
-// usable returns an interface if it is up, and this host has an address for it: own, whichever interface has that, or one of
-// the interface's, of the version of peers.
+// usable returns an interface if it is up, and this host has an address for it: own, whichever interface has that, or
+// one of the interface's, of the version of peers.
 func usable(ifi *net.Interface, peers []netip.Addr, own netip.Addr) (*net.Interface, error) {
 	if ifi.Flags&net.FlagUp == 0 {
 		return nil, unavailable("interface %s is down (ip link set %s up)", ifi.Name, ifi.Name)

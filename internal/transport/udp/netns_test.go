@@ -149,7 +149,8 @@ func TestChoose(t *testing.T) {
 		{"", nil, "lo", ""},
 		{"", addrs("127.0.0.1", "10.1.0.1", "::ffff:10.2.0.1"), "lo", ""},
 		{"", addrs("127.0.0.1", "10.2.0.9"), "other", ""},
-		{"nope", nil, "", "there is no interface nope (have [bare bare9 good good9 idle idle9 lo mute mute9 other other9 six six9])"},
+		{"nope", nil, "",
+			"there is no interface nope (have [bare bare9 good good9 idle idle9 lo mute mute9 other other9 six six9])"},
 		{"idle", nil, "", "interface idle is down (ip link set idle up)"},
 		{"mute", nil, "mute", ""},
 		{"bare", nil, "", "interface bare has no address"},
@@ -164,7 +165,8 @@ func TestChoose(t *testing.T) {
 		{"", addrs("fd06::1", "fd06::2"), "six", ""},
 		{"", addrs("fe80::6%six", "fe80::2%six"), "six", ""},
 		{"", addrs("192.0.2.7"), "", "no route to 192.0.2.7: "},
-		{"", addrs("10.1.0.2", "10.2.0.2"), "", "10.1.0.2 is reached by good and 10.2.0.2 by other: name one interface for all ranks (MCAST_IFACE)"},
+		{"", addrs("10.1.0.2", "10.2.0.2"), "",
+			"10.1.0.2 is reached by good and 10.2.0.2 by other: name one interface for all ranks (MCAST_IFACE)"},
 	} {
 		n.Do(func() {
 			ifi, err := Choose(c.name, c.peers)
@@ -199,7 +201,10 @@ func TestInterfaceThatWentDown(t *testing.T) {
 	var err error
 	n.Do(func() {
 		addr, port := freshGroup(batch.IPv4)
-		_, err = Open(Options{Rank: 0, Size: 1, Group: addr, Port: port, Interface: &net.Interface{Index: 1, Name: "lo", MTU: 65536, Flags: net.FlagLoopback}})
+		_, err = Open(Options{
+			Rank: 0, Size: 1, Group: addr, Port: port,
+			Interface: &net.Interface{Index: 1, Name: "lo", MTU: 65536, Flags: net.FlagLoopback},
+		})
 	})
 	require.ErrorIs(t, err, fabric.ErrUnavailable)
 	require.ErrorContains(t, err, "through lo")

@@ -127,7 +127,8 @@ func (o *Options) complete() error {
 	case o.TTL > 255:
 		return fmt.Errorf("udp: TTL %d: want 0 to 255", o.TTL)
 	case o.Probes != nil && len(o.Sources) == 0:
-		return fmt.Errorf("udp: probes are sealed, and there are no addresses of ranks: want the addresses of all %d, which tags cover", o.Size)
+		return fmt.Errorf("udp: probes are sealed, and there are no addresses of ranks: want the addresses of all %d, "+
+			"which tags cover", o.Size)
 	}
 	if o.TTL < 0 {
 		o.TTL = 1
@@ -146,7 +147,8 @@ func (o *Options) complete() error {
 		last = last.Next()
 	}
 	if !o.Group.IsMulticast() || !last.IsMulticast() || o.Group.Is4In6() {
-		return fmt.Errorf("udp: groups %v to %v: want multicast addresses, 224.0.0.0 to 239.255.255.255 or of ff00::/8", o.Group, last)
+		return fmt.Errorf("udp: groups %v to %v: want multicast addresses, 224.0.0.0 to 239.255.255.255 or of ff00::/8",
+			o.Group, last)
 	}
 	for number := range len(o.Rails) + 1 {
 		if err := o.on(number).checkRail(); err != nil {
@@ -171,7 +173,8 @@ func (o *Options) checkRail() error {
 	}
 	for rank, source := range o.Sources {
 		if source.Is4() != o.Group.Is4() || source.IsMulticast() {
-			return fmt.Errorf("udp: address %v of rank %d: want a host's %s address, as the group has", source, rank, o.Family().Name)
+			return fmt.Errorf("udp: address %v of rank %d: want a host's %s address, as the group has", source, rank,
+				o.Family().Name)
 		}
 	}
 	return nil
@@ -192,7 +195,8 @@ func (o *Options) completeSizes() error {
 	mtu := o.Narrowest().MTU
 	largest := o.ChunkFor(mtu)
 	if largest < MinChunk {
-		return fmt.Errorf("udp: MTU %d of %s leaves no room for a chunk: want at least %d", mtu, o.Interface.Name, o.PacketFor(MinChunk))
+		return fmt.Errorf("udp: MTU %d of %s leaves no room for a chunk: want at least %d", mtu, o.Interface.Name,
+			o.PacketFor(MinChunk))
 	}
 	if o.Chunk == 0 {
 		o.Chunk = largest

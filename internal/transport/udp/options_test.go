@@ -16,7 +16,9 @@ import (
 )
 
 func TestChunkFor(t *testing.T) {
-	for mtu, want := range map[int][2]int{65536: {65472, 65440}, 9000: {8928, 8896}, 1500: {1440, 1408}, 1400: {1312, 1312}} {
+	for mtu, want := range map[int][2]int{
+		65536: {65472, 65440}, 9000: {8928, 8896}, 1500: {1440, 1408}, 1400: {1312, 1312},
+	} {
 		for i, f := range families {
 			require.Equal(t, want[i], ChunkFor(f, mtu))
 			require.LessOrEqual(t, PacketFor(f, want[i]), mtu)
@@ -30,27 +32,39 @@ func TestOpenRefusesBadOptions(t *testing.T) {
 		return Options{Rank: 0, Size: 1, Group: addr, Port: port, Interface: lo(t)}
 	}
 	for want, change := range map[string]func(o *Options){
-		"group of 0 ranks: want 1 to 65536":                                   func(o *Options) { o.Size = 0 },
-		"rank 1 of 1: want 0 to 0":                                            func(o *Options) { o.Rank = 1 },
-		"no interface given":                                                  func(o *Options) { o.Interface = nil },
-		"no port given":                                                       func(o *Options) { o.Port = 0 },
-		"TTL 256: want 0 to 255":                                              func(o *Options) { o.TTL = 256 },
-		"257 subgroups: want 1 to 256":                                        func(o *Options) { o.Subgroups = 257 },
-		"groups 10.0.0.1 to 10.0.0.1: want multicast addresses":               func(o *Options) { o.Group = netip.MustParseAddr("10.0.0.1") },
-		"groups ::ffff:239.1.1.1 to":                                          func(o *Options) { o.Group = netip.MustParseAddr("::ffff:239.1.1.1") },
-		"groups invalid IP to":                                                func(o *Options) { o.Group = netip.Addr{} },
-		"groups 239.255.255.255 to 240.0.0.0":                                 func(o *Options) { o.Group, o.Subgroups = netip.MustParseAddr("239.255.255.255"), 2 },
-		"chunk of 63 bytes on lo: want 64 to 65475 (MTU 65536 less headers)":  func(o *Options) { o.Chunk = 63 },
-		"chunk of 65476 bytes on lo: want 64 to 65475":                        func(o *Options) { o.Chunk = 65476 },
-		"MTU 100 of lo leaves no room for a chunk: want at least 124":         func(o *Options) { o.Interface.MTU = 100 },
-		"receive buffer -1":                                                   func(o *Options) { o.RcvBuf = -1 },
-		"offload(9): want auto, gso, batch or single":                         func(o *Options) { o.Offload = 9 },
-		"addresses of 2 ranks: want all 1, or none":                           func(o *Options) { o.Sources = make([]netip.Addr, 2) },
-		"address ::1 of rank 0: want a host's IPv4 address, as the group has": func(o *Options) { o.Sources = []netip.Addr{netip.IPv6Loopback()} },
+		"group of 0 ranks: want 1 to 65536": func(o *Options) { o.Size = 0 },
+		"rank 1 of 1: want 0 to 0":          func(o *Options) { o.Rank = 1 },
+		"no interface given":                func(o *Options) { o.Interface = nil },
+		"no port given":                     func(o *Options) { o.Port = 0 },
+		"TTL 256: want 0 to 255":            func(o *Options) { o.TTL = 256 },
+		"257 subgroups: want 1 to 256":      func(o *Options) { o.Subgroups = 257 },
+		"groups 10.0.0.1 to 10.0.0.1: want multicast addresses": func(o *Options) {
+			o.Group = netip.MustParseAddr("10.0.0.1")
+		},
+		"groups ::ffff:239.1.1.1 to": func(o *Options) {
+			o.Group = netip.MustParseAddr("::ffff:239.1.1.1")
+		},
+		"groups invalid IP to": func(o *Options) { o.Group = netip.Addr{} },
+		"groups 239.255.255.255 to 240.0.0.0": func(o *Options) {
+			o.Group, o.Subgroups = netip.MustParseAddr("239.255.255.255"), 2
+		},
+		"chunk of 63 bytes on lo: want 64 to 65475 (MTU 65536 less headers)": func(o *Options) { o.Chunk = 63 },
+		"chunk of 65476 bytes on lo: want 64 to 65475":                       func(o *Options) { o.Chunk = 65476 },
+		"MTU 100 of lo leaves no room for a chunk: want at least 124":        func(o *Options) { o.Interface.MTU = 100 },
+		"receive buffer -1":                           func(o *Options) { o.RcvBuf = -1 },
+		"offload(9): want auto, gso, batch or single": func(o *Options) { o.Offload = 9 },
+		"addresses of 2 ranks: want all 1, or none": func(o *Options) {
+			o.Sources = make([]netip.Addr, 2)
+		},
+		"address ::1 of rank 0: want a host's IPv4 address, as the group has": func(o *Options) {
+			o.Sources = []netip.Addr{netip.IPv6Loopback()}
+		},
 		"address 127.0.0.1 of rank 0: want a host's IPv6 address": func(o *Options) {
 			o.Group, o.Sources = netip.MustParseAddr("ff15::1"), []netip.Addr{batch.IPv4.Loopback}
 		},
-		"control connection of rank 0 to rank 3 of 1: want another rank's": func(o *Options) { o.Conns = map[int]net.Conn{3: nil} },
+		"control connection of rank 0 to rank 3 of 1: want another rank's": func(o *Options) {
+			o.Conns = map[int]net.Conn{3: nil}
+		},
 	} {
 		o := good()
 		change(&o)
@@ -74,8 +88,10 @@ func TestOpenAgain(t *testing.T) {
 	before := systest.Descriptors(t)
 	for _, d := range []systest.Denial{
 		{Call: unix.SYS_EPOLL_CREATE1, Errno: unix.EMFILE}, {Call: unix.SYS_EVENTFD2, Errno: unix.ENFILE},
-		{Call: unix.SYS_SOCKET, Errno: unix.ENOBUFS}, {Call: unix.SYS_FCNTL, Errno: unix.EMFILE}, {Call: unix.SYS_EPOLL_CTL, Errno: unix.ENOMEM},
-		{Call: unix.SYS_SETSOCKOPT, Errno: unix.ENOBUFS}, {Call: unix.SYS_BIND, Errno: unix.ENOBUFS}, {Call: unix.SYS_CONNECT, Errno: unix.ENETUNREACH},
+		{Call: unix.SYS_SOCKET, Errno: unix.ENOBUFS}, {Call: unix.SYS_FCNTL, Errno: unix.EMFILE},
+		{Call: unix.SYS_EPOLL_CTL, Errno: unix.ENOMEM},
+		{Call: unix.SYS_SETSOCKOPT, Errno: unix.ENOBUFS}, {Call: unix.SYS_BIND, Errno: unix.ENOBUFS},
+		{Call: unix.SYS_CONNECT, Errno: unix.ENETUNREACH},
 	} {
 		systest.InSandboxWith(t, []systest.Denial{d}, func() { _, err = Open(o) })
 		require.ErrorIs(t, err, d.Errno)
@@ -169,7 +185,8 @@ func TestWindow(t *testing.T) {
 	of := func(chunk, window int, ifi *net.Interface) *Options {
 		return &Options{Group: group, Chunk: chunk, Window: window, Interface: ifi}
 	}
-	require.Equal(t, 4, window(2*212992, of(65472, 1<<30, lo)), "the default of net.core.rmem_max, twice as the kernel counts")
+	require.Equal(t, 4, window(2*212992, of(65472, 1<<30, lo)),
+		"the default of net.core.rmem_max, twice as the kernel counts")
 	require.Equal(t, 69, window(2*212992, of(1440, 1<<30, &net.Interface{MTU: 1500})))
 	require.Equal(t, 2, window(8<<20, of(65472, 128<<10, lo)), "limited")
 	require.Equal(t, 1, window(4<<10, of(65472, 1, lo)), "never none")

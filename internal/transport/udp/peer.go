@@ -26,15 +26,15 @@ type peer struct {
 	tag  int         // in the poller
 	line record.Line // its descriptor is -1 once the connection is lost
 
-	out       []byte // out[sent:] is queued, not sent yet
-	sent      int
-	queued    bool // in Edges.dirty
-	blocked   bool // the kernel had no room; watched until it has
-	mute      bool // sending failed; reading will tell why
-	unsettled bool // something was sent that was not acknowledged when settled looked last
-	tail      tail
-	stall     sys.Stall
-	stalled   *sys.StallError // found by Sleep, for Poll to tell
+	out     []byte // out[sent:] is queued, not sent yet
+	sent    int
+	queued  bool // in Edges.dirty
+	blocked bool // the kernel had no room; watched until it has
+	mute    bool // sending failed; reading will tell why
+	unacked bool // something was sent that was not acknowledged when settled looked last
+	tail    tail
+	stall   sys.Stall
+	stalled *sys.StallError // found by Sleep, for Poll to tell
 
 	in   []byte // in[read:filled] was received and not delivered yet
 	read int
@@ -77,7 +77,7 @@ func (g *Edges) flush(p *peer) {
 	} else {
 		g.stats.controlBytes.Add(uint64(n))
 		if n > 0 {
-			p.unsettled = true
+			p.unacked = true
 			g.watch(p)
 		}
 	}
@@ -94,9 +94,9 @@ func (g *Edges) flush(p *peer) {
 	}
 }
 
-// hear delivers the messages of a peer, and reads all bytes there are. It returns how many messages that
+// readPeer delivers the messages of a peer, and reads all bytes there are. It returns how many messages that
 // were.
-func (g *Edges) hear(p *peer, s fabric.Sink, budget int) (done int) {
+func (g *Edges) readPeer(p *peer, s fabric.Sink, budget int) (done int) {
 	if p.more {
 		done = g.parse(p, s, budget) // else there may be no room to read more
 		if !p.line.Buffered() {
@@ -113,7 +113,7 @@ func (g *Edges) hear(p *peer, s fabric.Sink, budget int) (done int) {
 			g.lost(p, s, err)
 			return done
 		case n == 0:
-			g.hungUp(p, s)
+			g.closedByPeer(p, s)
 			return done
 		}
 		p.fill += n
@@ -163,8 +163,9 @@ func (g *Edges) next(p *peer, s fabric.Sink) bool {
 		return false
 	}
 	if int(m.Root) >= g.size || m.Payload() > g.chunk {
-		g.lost(p, s, fmt.Errorf("%v message of root %d of %d with %d bytes of payload: want a root that there is, and at most %d bytes",
-			m.Kind, m.Root, g.size, m.Payload(), g.chunk))
+		g.lost(p, s,
+			fmt.Errorf("%v message of root %d of %d with %d bytes of payload: want a root that there is, and at most %d bytes",
+				m.Kind, m.Root, g.size, m.Payload(), g.chunk))
 		return false
 	}
 	size := wire.ControlSize + m.Payload()
@@ -197,7 +198,7 @@ func (g *Edges) chunkCame(m *wire.Control, payload []byte, s fabric.Sink) {
 	s.Received(h)
 }
 
-func (g *Edges) hungUp(p *peer, s fabric.Sink) {
+func (g *Edges) closedByPeer(p *peer, s fabric.Sink) {
 	err := io.EOF
 	if p.fill > 0 {
 		err = io.ErrUnexpectedEOF

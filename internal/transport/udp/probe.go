@@ -17,18 +17,18 @@ import (
 // Prober finds out what the paths between ranks carry, by datagrams of chosen sizes. One goroutine
 // at a time may use it.
 type Prober struct {
-	o         Options
-	receivers []int        // of multicast, by subgroup
-	senders   []int        // likewise
-	paths     []*ProbePath // likewise
-	unicast   int          // both ways
-	here      *ProbePath   // of unicast
-	bySub     [][]Heard    // of each subgroup
-	heard     []Heard      // in all: by multicast what has come of every subgroup
-	dropped   int          // by the sockets of multicast, up to the end of the last Listen
-	lately    int          // ... since the end of the one before
-	mute      error        // why there are no sockets of multicast
-	buf       []byte
+	o            Options
+	receivers    []int        // of multicast, by subgroup
+	senders      []int        // likewise
+	paths        []*ProbePath // likewise
+	unicast      int          // both ways
+	here         *ProbePath   // of unicast
+	bySub        [][]Heard    // of each subgroup
+	heard        []Heard      // in all: by multicast what has come of every subgroup
+	dropped      int          // by the sockets of multicast, up to the end of the last Listen
+	newlyDropped int          // ... since the end of the one before
+	noMulticast  error        // why there are no sockets of multicast
+	buf          []byte
 }
 
 // Heard is what has arrived from a rank while Listen ran last: the largest packet each way, in bytes
@@ -94,7 +94,7 @@ func (p *Prober) openMulticast() error {
 			return err
 		}
 		if err != nil {
-			p.mute = err
+			p.noMulticast = err
 			p.closeMulticast()
 			return nil
 		}
@@ -106,8 +106,8 @@ func (p *Prober) openMulticast() error {
 // rank neither sends nor hears probes by multicast.
 func (p *Prober) Taken(port uint16) bool {
 	var taken *PortTakenError
-	if p.mute != nil || p.o.Unicast {
-		return errors.As(p.mute, &taken)
+	if p.noMulticast != nil || p.o.Unicast {
+		return errors.As(p.noMulticast, &taken)
 	}
 	if port == p.o.Port {
 		return false
@@ -116,7 +116,7 @@ func (p *Prober) Taken(port uint16) bool {
 	o.Port = port
 	for subgroup := range o.Subgroups {
 		if err := tryReceiver(o.on(subgroup), subgroup); errors.As(err, &taken) {
-			p.mute = err
+			p.noMulticast = err
 			p.closeMulticast()
 			return true
 		}
@@ -189,7 +189,7 @@ func (p *Prober) Port() (uint16, error) { return batch.PortOf(p.unicast) }
 // Multicast sends a probe in a packet of so many bytes to all ranks, to each subgroup. An error says that
 // this host did not send it.
 func (p *Prober) Multicast(packet int) error {
-	errs := []error{p.mute}
+	errs := []error{p.noMulticast}
 	for subgroup, fd := range p.senders {
 		errs = append(errs, ignoreLoss(unix.Send(fd, p.probe(p.paths[subgroup], packet), 0)))
 	}
@@ -203,7 +203,7 @@ func (p *Prober) Offer(packet int) bool {
 			return false
 		}
 	}
-	return p.mute == nil
+	return p.noMulticast == nil
 }
 
 // OfferTo is Unicast, and reports whether the kernel has taken the probe.
@@ -271,7 +271,8 @@ func (p *Prober) merge() {
 		least := p.bySub[0][rank]
 		for _, heard := range p.bySub[1:] {
 			next := heard[rank]
-			least.Multicast, least.Multicasts, least.Small = min(least.Multicast, next.Multicast), min(least.Multicasts, next.Multicasts), min(least.Small, next.Small)
+			least.Multicast, least.Multicasts, least.Small = min(least.Multicast, next.Multicast),
+				min(least.Multicasts, next.Multicasts), min(least.Small, next.Small)
 		}
 		h := &p.heard[rank]
 		h.Multicast, h.Multicasts, h.Small = least.Multicast, least.Multicasts, least.Small
@@ -297,14 +298,14 @@ func (p *Prober) drain(fd int, path *ProbePath, sentBy func(rank int, at unix.So
 
 // Dropped is how many datagrams for the group, anybody's, this host had no room for between the ends of the last two
 // Listens: the network has carried them. Of several subgroups it is the most of one.
-func (p *Prober) Dropped() int { return p.lately }
+func (p *Prober) Dropped() int { return p.newlyDropped }
 
 func (p *Prober) countDropped() {
 	most := 0
 	for _, fd := range p.receivers {
 		most = max(most, batch.Dropped(fd))
 	}
-	p.lately, p.dropped = max(most-p.dropped, 0), most
+	p.newlyDropped, p.dropped = max(most-p.dropped, 0), most
 }
 
 // Heard returns the probes that arrived during the last Listen, by rank.

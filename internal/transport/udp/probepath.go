@@ -33,7 +33,8 @@ func (o *Options) MinPacket() int { return MinPacket(o.Family()) + o.Probes.Size
 // Put makes a datagram a probe of its size. It holds MinPacket at least, less IP's and UDP's headers, and zeros.
 func (p *ProbePath) Put(b []byte) {
 	h := wire.Probe{
-		Unicast: !p.to.Addr().IsMulticast(), Job: p.o.Job, Rank: uint16(p.o.Rank), Packet: uint32(len(b) + p.o.Family().Headers),
+		Unicast: !p.to.Addr().IsMulticast(), Job: p.o.Job, Rank: uint16(p.o.Rank),
+		Packet: uint32(len(b) + p.o.Family().Headers),
 	}
 	h.Put(b)
 	if p.o.Probes == nil {

@@ -46,7 +46,8 @@ func TestProbesWithoutTheKey(t *testing.T) {
 	otherKey := append([]byte{1}, probeKey[1:]...)
 	for _, f := range families {
 		t.Run(f.Name, func(t *testing.T) {
-			here, zero, stranger, plain := probing(f, 1, probeKey), probing(f, 0, probeKey), probing(f, 0, otherKey), probing(f, 0, nil)
+			here, zero, stranger, plain := probing(f, 1, probeKey), probing(f, 0, probeKey), probing(f, 0, otherKey),
+				probing(f, 0, nil)
 			group, next := netip.AddrPortFrom(here.Group, 7000), netip.AddrPortFrom(here.Group.Next(), 7000)
 			own, another := netip.AddrPortFrom(f.Loopback, 9000), netip.AddrPortFrom(f.Loopback.Next(), 9000)
 			ours := func(to netip.AddrPort, change func(b []byte)) []byte {
@@ -71,13 +72,15 @@ func TestProbesWithoutTheKey(t *testing.T) {
 				latest := ours(to, nil)
 				require.True(t, take(latest))
 				for name, b := range map[string][]byte{
-					"another key":         probeOf(stranger, to),
-					"no tag":              probeOf(plain, to),
-					"again":               latest,
-					"another size":        ours(to, func(b []byte) { binary.BigEndian.PutUint32(b[14:], uint32(500+f.Headers)) })[:500],
-					"cut":                 ours(to, nil)[:999],
-					"longer":              append(ours(to, nil), 0),
-					"cut to its header":   ours(to, func(b []byte) { binary.BigEndian.PutUint32(b[14:], uint32(wire.ProbeSize+f.Headers)) })[:wire.ProbeSize],
+					"another key": probeOf(stranger, to),
+					"no tag":      probeOf(plain, to),
+					"again":       latest,
+					"another size": ours(to,
+						func(b []byte) { binary.BigEndian.PutUint32(b[14:], uint32(500+f.Headers)) })[:500],
+					"cut":    ours(to, nil)[:999],
+					"longer": append(ours(to, nil), 0),
+					"cut to its header": ours(to,
+						func(b []byte) { binary.BigEndian.PutUint32(b[14:], uint32(wire.ProbeSize+f.Headers)) })[:wire.ProbeSize],
 					"another rank's name": ours(to, func(b []byte) { b[13] = 2 }),
 					"the other way":       ours(other, nil),
 					"said to be this way": ours(other, func(b []byte) { b[3] ^= 1 }),
@@ -164,8 +167,9 @@ func TestProbers(t *testing.T) {
 			job := rand.Uint64()
 			open := func(rank int, key []byte) (p *Prober) {
 				o := Options{
-					Rank: rank, Size: 2, Job: job, Group: group, Port: port, Subgroups: 2, Interface: lo(t), Sources: []netip.Addr{f.Loopback, f.Loopback},
-					Probes: seal.New(seal.Tags, key, uint32(rank)),
+					Rank: rank, Size: 2, Job: job, Group: group, Port: port, Subgroups: 2, Interface: lo(t),
+					Sources: []netip.Addr{f.Loopback, f.Loopback},
+					Probes:  seal.New(seal.Tags, key, uint32(rank)),
 				}
 				var err error
 				within(ns, func() { p, err = OpenProber(o) })
@@ -194,7 +198,8 @@ func TestProbers(t *testing.T) {
 			require.NoError(t, unix.Sendto(stranger.unicast, again, 0, there))
 			send(zero, 0)
 			least := zero.o.MinPacket()
-			require.Equal(t, Heard{Multicast: least, Unicast: least, Multicasts: 1, Unicasts: 1}, heard(), "a recorded one of 900 bytes counts again")
+			require.Equal(t, Heard{Multicast: least, Unicast: least, Multicasts: 1, Unicasts: 1}, heard(),
+				"a recorded one of 900 bytes counts again")
 		})
 	}
 }
@@ -215,7 +220,10 @@ func TestTaken(t *testing.T) {
 	port := uint16(held.LocalAddr().(*net.UDPAddr).Port)
 	group, own := freshGroup(batch.IPv4)
 	open := func(port uint16) *Prober {
-		p, err := OpenProber(Options{Size: 1, Job: 1, Group: group, Port: port, Subgroups: 2, Interface: lo(t), Sources: []netip.Addr{batch.IPv4.Loopback}})
+		p, err := OpenProber(Options{
+			Size: 1, Job: 1, Group: group, Port: port, Subgroups: 2, Interface: lo(t),
+			Sources: []netip.Addr{batch.IPv4.Loopback},
+		})
 		require.NoError(t, err)
 		t.Cleanup(p.Close)
 		return p

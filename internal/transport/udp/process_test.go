@@ -105,7 +105,8 @@ func (d *driver) control(from int, m *wire.Control) {
 func (d *driver) received(h *wire.Data) {
 	next := d.s.next[h.Root]
 	if quarter := uint32(max(1, d.window/4)); !d.eager && (next%quarter == 0 || int(next) == d.s.chunks()) {
-		d.g.Control(int(h.Root), &wire.Control{Kind: wire.Credit, Collective: wire.Allgather, Root: h.Root, Seq: h.Seq, PSN: next}, nil)
+		d.g.Control(int(h.Root),
+			&wire.Control{Kind: wire.Credit, Collective: wire.Allgather, Root: h.Root, Seq: h.Seq, PSN: next}, nil)
 	}
 }
 
@@ -150,7 +151,8 @@ func (d *driver) multicast() int {
 	if u := d.underWay(); d.sent == d.s.chunks() && (d.eager || u <= d.window/2) {
 		d.turn = false
 		if next := d.s.rank + 1; !d.eager && next < d.s.size {
-			d.g.Control(next, &wire.Control{Kind: wire.Activate, Collective: wire.Allgather, Seq: d.s.seq, Count: uint32(u)}, nil)
+			d.g.Control(next, &wire.Control{Kind: wire.Activate, Collective: wire.Allgather, Seq: d.s.seq, Count: uint32(u)},
+				nil)
 		}
 	}
 	return n

@@ -21,9 +21,9 @@ import (
 // lookAgain is how long to wait before looking again for an interface that is gone.
 const lookAgain = 100 * time.Millisecond
 
-// mayPass reports whether to try once more what the kernel has refused, because the error may have
+// retryRefused reports whether to try once more what the kernel has refused, because the error may have
 // been of something else: what the network said about an earlier datagram is reported once.
-func (g *Gather) mayPass(e syscall.Errno) bool {
+func (g *Gather) retryRefused(e syscall.Errno) bool {
 	r := batch.RefusalOf(e)
 	if r == batch.Unreachable { // ENODEV, or of IPv6, ENETUNREACH
 		g.reattach(time.Now())
@@ -61,10 +61,10 @@ func (g *Gather) refused(subgroup, n int, e syscall.Errno) bool {
 // reattach turns to an interface that has been replaced by one of the same name, as drivers and
 // bonds do when they start anew: sockets know an interface by its number.
 func (g *Gather) reattach(now time.Time) {
-	if now.Before(g.sought.Add(lookAgain)) {
+	if now.Before(g.lastReattach.Add(lookAgain)) {
 		return
 	}
-	g.sought = now
+	g.lastReattach = now
 	for number := range len(g.options.Rails) + 1 {
 		at := &g.options.Interface
 		if number > 0 {

@@ -20,24 +20,24 @@ func (g *Edges) Rest(awake func()) bool {
 		return false
 	}
 	for _, p := range g.peers {
-		if p.line.FD >= 0 && !g.settled(p) {
+		if p.line.FD >= 0 && !g.allAcked(p) {
 			return false
 		}
 	}
 	return g.poller.Rest(awake)
 }
 
-// settled reports whether all that a peer was sent has been acknowledged.
-func (g *Edges) settled(p *peer) bool {
+// allAcked reports whether all that a peer was sent has been acknowledged.
+func (g *Edges) allAcked(p *peer) bool {
 	if p.queuedBytes() > 0 || p.line.Pending() {
 		return false
 	}
-	if p.unsettled {
+	if p.unacked {
 		g.stats.syscalls.Add(1)
 		n, err := unix.IoctlGetInt(p.line.FD, unix.SIOCOUTQ)
-		p.unsettled = err == nil && n > 0 // of a lost connection, reading tells
+		p.unacked = err == nil && n > 0 // of a lost connection, reading tells
 	}
-	return !p.unsettled
+	return !p.unacked
 }
 
 // Rouse implements fabric.Rester.

@@ -42,7 +42,9 @@ type sink struct {
 }
 
 func newSink(rank, size, chunk, shard int) *sink {
-	s := &sink{rank: rank, size: size, chunk: chunk, shard: shard, out: make([]byte, size*shard), broken: make(map[int]error)}
+	s := &sink{
+		rank: rank, size: size, chunk: chunk, shard: shard, out: make([]byte, size*shard), broken: make(map[int]error),
+	}
 	s.got, s.next = make([][]bool, size), make([]uint32, size)
 	for root := range s.got {
 		s.got[root] = make([]bool, s.chunks())
@@ -93,7 +95,8 @@ func (s *sink) expectFrom(root, first int) fabric.Expected {
 		last++
 	}
 	return fabric.Expected{
-		Seq: s.seq, Root: uint16(root), PSN: uint32(first), Dst: s.of(root)[min(first*s.chunk, s.shard):min(last*s.chunk, s.shard)],
+		Seq: s.seq, Root: uint16(root), PSN: uint32(first),
+		Dst: s.of(root)[min(first*s.chunk, s.shard):min(last*s.chunk, s.shard)],
 	}
 }
 
@@ -193,7 +196,9 @@ func group(t testing.TB, size int, adjust func(o *Options)) ([]*Gather, Options)
 }
 
 // groupIn is group of a family in a namespace, if one is given.
-func groupIn(t testing.TB, ns *systest.Namespace, f *batch.Family, size int, adjust func(o *Options)) ([]*Gather, Options) {
+func groupIn(
+	t testing.TB, ns *systest.Namespace, f *batch.Family, size int, adjust func(o *Options),
+) ([]*Gather, Options) {
 	t.Helper()
 	conns := systest.Mesh(t, size)
 	addr, port := freshGroup(f)

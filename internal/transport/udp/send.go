@@ -80,7 +80,7 @@ func (g *Gather) transmit(subgroup int) (gone int) {
 	s := &g.senders[subgroup]
 	for gone < g.out.Added() && g.fault == nil {
 		sent, refused, e := g.out.Send(&s.Sender, gone)
-		if e != 0 && g.mayPass(e) {
+		if e != 0 && g.retryRefused(e) {
 			sent, refused, e = g.out.Send(&s.Sender, gone)
 		}
 		g.stats.sentChunks.Add(uint64(sent))

@@ -132,7 +132,8 @@ func send(fd int, o *Options, subgroup int) error {
 	}
 	err := unix.Connect(fd, o.sockaddr(subgroup))
 	if errors.Is(err, unix.ENETUNREACH) && f == batch.IPv6 && o.Interface.Flags&net.FlagLoopback != 0 {
-		return unavailable("multicast to %v through %s, which does none over IPv6 by itself (ip -6 route add local ff00::/8 dev %s): %w",
+		return unavailable("multicast to %v through %s, which does none over IPv6 by itself (ip -6 route add local "+
+			"ff00::/8 dev %s): %w",
 			o.group(subgroup), o.Interface.Name, o.Interface.Name, err)
 	}
 	if err != nil {

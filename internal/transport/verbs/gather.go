@@ -30,7 +30,7 @@ type Gather struct {
 	device            *ibverbs.Device // the port's, like memory: any goroutine may ask them, even after Close
 	memory            *memory
 	pulls             pulls
-	heedful           heedful
+	introductionSink  introductionSink
 	tclass            uint8
 	awaited           uint64        // Sleep ends when as many datagrams are gone; 0: none is waited for
 	lent              atomic.Uint64 // bytes
@@ -50,8 +50,8 @@ const (
 	firstTag
 )
 
-// Open joins the group and takes over the control connections: it leaves o.Conns empty. After an error o.Conns has all of
-// them still, as udp.Open does. Subgroups share a queue.
+// Open joins the group and takes over the control connections: it leaves o.Conns empty. After an error o.Conns has all
+// of them still, as udp.Open does. Subgroups share a queue.
 func Open(o udp.Options) (_ *Gather, err error) {
 	if o.Chunk < udp.MinChunk {
 		return nil, fmt.Errorf("verbs: chunk of %d bytes: want %d at least", o.Chunk, udp.MinChunk)
@@ -61,9 +61,10 @@ func Open(o udp.Options) (_ *Gather, err error) {
 		receive = max(1, min(depth, o.Window/o.Chunk))
 	}
 	g := &Gather{
-		rank: o.Rank, size: o.Size, chunk: o.Chunk, job: o.Job, seals: o.Seals, before: o.Head(), sources: o.Sources, tclass: uint8(o.DSCP << 2),
+		rank: o.Rank, size: o.Size, chunk: o.Chunk, job: o.Job, seals: o.Seals, before: o.Head(), sources: o.Sources,
+		tclass: uint8(o.DSCP << 2),
 	}
-	g.heedful.g = g
+	g.introductionSink.g = g
 	if g.port, err = openPort(&o, bytesFor(&o), receive); err != nil {
 		return nil, err
 	}
@@ -96,7 +97,8 @@ func (g *Gather) connect(o *udp.Options) error {
 	return nil
 }
 
-// openReads prepares for repairs that are read. Where the device has no room for them, the group goes on without: all are pushed.
+// openReads prepares for repairs that are read. Where the device has no room for them, the group goes on without: all
+// are pushed.
 func (g *Gather) openReads(o *udp.Options) error {
 	if g.pulls.open(g.device, o) != nil {
 		return g.pulls.close()
@@ -211,8 +213,8 @@ func (g *Gather) Unsent() int {
 
 // Poll implements fabric.Gather. Half of the budget is the connections' at most: neither side waits for long.
 func (g *Gather) Poll(s fabric.Sink, budget int) (done int, more bool) {
-	g.heedful.Sink = s
-	done, more = g.Edges.Poll(&g.heedful, max(1, budget/2))
+	g.introductionSink.Sink = s
+	done, more = g.Edges.Poll(&g.introductionSink, max(1, budget/2))
 	read := g.pulls.take(s, &g.Edges)
 	n, left := g.receive(s, max(1, budget-done))
 	return done + read + n, more || left
@@ -248,7 +250,8 @@ func (g *Gather) receive(s fabric.Sink, budget int) (n int, more bool) {
 // operations, and the caller that waits for one may look at the counters at once.
 func (g *Gather) deliver(s fabric.Sink, datagram []byte, from netip.Addr) {
 	h := &g.head
-	if len(datagram) < g.before || len(datagram) > g.before+g.chunk || h.Get(datagram) != nil || h.Job != g.job || int(h.Root) >= g.size ||
+	if len(datagram) < g.before || len(datagram) > g.before+g.chunk || h.Get(datagram) != nil || h.Job != g.job ||
+		int(h.Root) >= g.size ||
 		int(h.Root) == g.rank || foreign(from, g.sources[h.Root]) {
 		g.CountDropped(1)
 		return

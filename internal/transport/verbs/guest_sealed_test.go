@@ -39,7 +39,8 @@ func TestForgedDatagrams(t *testing.T) {
 					key[0]++
 				}
 				o := udp.Options{
-					Rank: r, Size: size, Left: (r + size - 1) % size, Right: (r + 1) % size, Job: 1, Group: netip.MustParseAddr("239.7.7.9"), Port: 7979,
+					Rank: r, Size: size, Left: (r + size - 1) % size, Right: (r + 1) % size, Job: 1,
+					Group: netip.MustParseAddr("239.7.7.9"), Port: 7979,
 					Interface: ifi, Chunk: chunk, Conns: conns, Seals: seal.New(kind, key, uint32(r)),
 				}
 				for q := range size {
@@ -110,7 +111,8 @@ func TestForgedProbes(t *testing.T) {
 			key[0]++
 		}
 		o := udp.Options{
-			Rank: r, Size: size, Job: 1, Group: netip.MustParseAddr("239.7.7.9"), Port: 7979, Interface: ifi, Probes: seal.New(seal.Tags, key, uint32(r)),
+			Rank: r, Size: size, Job: 1, Group: netip.MustParseAddr("239.7.7.9"), Port: 7979, Interface: ifi,
+			Probes: seal.New(seal.Tags, key, uint32(r)),
 		}
 		for q := range size {
 			o.Sources = append(o.Sources, netip.AddrFrom4([4]byte{10, 9, 1, byte(q + 1)}))

@@ -37,7 +37,8 @@ func streams(t *testing.T, size int, stall time.Duration) []*Streams {
 		ifi, err := net.InterfaceByName(fmt.Sprintf("h%d", r+1))
 		require.NoError(t, err)
 		ranks[r], err = OpenStreams(StreamsOptions{
-			Rank: r, Size: size, Interface: ifi, Address: netip.AddrFrom4([4]byte{10, 9, 1, byte(r + 1)}), Conns: conns, Stall: stall,
+			Rank: r, Size: size, Interface: ifi, Address: netip.AddrFrom4([4]byte{10, 9, 1, byte(r + 1)}), Conns: conns,
+			Stall: stall,
 		})
 		require.NoError(t, err)
 		require.Empty(t, conns, "they are taken over")
@@ -215,13 +216,15 @@ func dropped(t *testing.T, name string) (n int) {
 	return n
 }
 
-// TestStreamsNudge: what was lost at the end of all that a rank has to send comes although the device does not notice yet.
+// TestStreamsNudge: what was lost at the end of all that a rank has to send comes although the device does not notice
+// yet.
 func TestStreamsNudge(t *testing.T) {
 	ranks := streams(t, 2, 0) // it waits for eight minutes
 	met(t, ranks)
 	netem(t, "add", "dev", "p2", "root", "netem", "loss", "100%")
 	require.Equal(t, 4, ranks[0].Send(1, []byte("lost")))
-	until(t, func() bool { return dropped(t, "p2") > 0 }, func() { systest.Pause(time.Millisecond) }) // the device's work is a kernel thread's
+	// the device's work is a kernel thread's
+	until(t, func() bool { return dropped(t, "p2") > 0 }, func() { systest.Pause(time.Millisecond) })
 	netem(t, "del", "dev", "p2", "root")
 	until(t, func() bool { return len(ranks[1].Peek(0, 10)) == 4 }, func() {
 		ranks[0].Sleep(time.Millisecond)
@@ -263,7 +266,8 @@ func TestTryLocked(t *testing.T) {
 	require.NoError(t, unix.Capset(&header, &has[0]))
 	var before unix.Rlimit
 	require.NoError(t, unix.Getrlimit(unix.RLIMIT_MEMLOCK, &before))
-	require.NoError(t, unix.Setrlimit(unix.RLIMIT_MEMLOCK, &unix.Rlimit{Cur: 8 << 20, Max: before.Max})) // as most distributions have it
+	// as most distributions have it
+	require.NoError(t, unix.Setrlimit(unix.RLIMIT_MEMLOCK, &unix.Rlimit{Cur: 8 << 20, Max: before.Max}))
 	defer func() { require.NoError(t, unix.Setrlimit(unix.RLIMIT_MEMLOCK, &before)) }()
 
 	ifi, err := net.InterfaceByName("h1")
@@ -309,7 +313,8 @@ func (s *reader) ReadEnded(_ *wire.Read, well bool) {
 	}
 }
 
-// TestReads: a rank reads what its left neighbour has registered, without an allocation, and nothing once that withdraws it.
+// TestReads: a rank reads what its left neighbour has registered, without an allocation, and nothing once that
+// withdraws it.
 func TestReads(t *testing.T) {
 	if os.Getenv("MCAST_TEST_RDMA") == "" {
 		t.Skip("MCAST_TEST_RDMA is not set: no RDMA devices")
@@ -320,7 +325,8 @@ func TestReads(t *testing.T) {
 		ifi, err := net.InterfaceByName(fmt.Sprintf("h%d", r+1))
 		require.NoError(t, err)
 		o := udp.Options{
-			Rank: r, Size: size, Left: (r + size - 1) % size, Right: (r + 1) % size, Job: 1, Group: netip.MustParseAddr("239.7.7.9"), Port: 7979,
+			Rank: r, Size: size, Left: (r + size - 1) % size, Right: (r + 1) % size, Job: 1,
+			Group: netip.MustParseAddr("239.7.7.9"), Port: 7979,
 			Interface: ifi, Chunk: chunk, Conns: conns,
 		}
 		for q := range size {

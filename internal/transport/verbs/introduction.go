@@ -17,13 +17,13 @@ import (
 // they live: each says its own (wire.QueuePair), connects to the other's, and says so. Bytes sent before that would
 // find no queue pair.
 type introduction struct {
-	fd    int
-	at    int // of the ring to send from in its region
-	heard [wire.QueuePairSize + 1]byte
-	have  int
-	done  bool   // the other rank has connected, too
-	ring  uint64 // address of its ring
-	key   uint32
+	fd       int
+	at       int // of the ring to send from in its region
+	received [wire.QueuePairSize + 1]byte
+	have     int
+	done     bool   // the other rank has connected, too
+	ring     uint64 // address of its ring
+	key      uint32
 }
 
 // introduce says this rank's queue pair.
@@ -35,11 +35,11 @@ func (s *Streams) introduce(p *peer) {
 	}
 	var b [wire.QueuePairSize]byte
 	q.Put(b[:])
-	p.say(b[:])
+	p.sendTCP(b[:])
 }
 
-// say sends a few bytes by TCP, which has room for them: nothing was sent before.
-func (p *peer) say(b []byte) {
+// sendTCP sends a few bytes by TCP, which has room for them: nothing was sent before.
+func (p *peer) sendTCP(b []byte) {
 	switch n, e := sys.Send(p.intro.fd, b); {
 	case e != 0:
 		p.fail(e)
@@ -48,12 +48,13 @@ func (p *peer) say(b []byte) {
 	}
 }
 
-// listen reads what the other rank says by TCP, and goes on as far as that allows. All is said once it is done, but for the end.
-func (s *Streams) listen(p *peer) {
+// readIntroduction reads what the other rank says by TCP, and goes on as far as that allows. All is said once it is
+// done, but for the end.
+func (s *Streams) readIntroduction(p *peer) {
 	for p.err == nil {
-		room := p.intro.heard[p.intro.have:]
+		room := p.intro.received[p.intro.have:]
 		if len(room) == 0 {
-			room = p.intro.heard[:1]
+			room = p.intro.received[:1]
 		}
 		n, e := sys.Receive(p.intro.fd, room)
 		switch {
@@ -74,31 +75,32 @@ func (s *Streams) listen(p *peer) {
 	}
 }
 
-// proceed takes the last n heard bytes.
+// proceed takes the last n received bytes.
 func (s *Streams) proceed(p *peer, n int) error {
 	i := &p.intro
 	if i.have >= wire.QueuePairSize && i.have-n < wire.QueuePairSize {
 		var q wire.QueuePair
-		if err := q.Get(i.heard[:]); err != nil {
-			return fmt.Errorf("introduction % x: %w", i.heard[:wire.QueuePairSize], err)
+		if err := q.Get(i.received[:]); err != nil {
+			return fmt.Errorf("introduction % x: %w", i.received[:wire.QueuePairSize], err)
 		}
 		if int(q.Bytes) != s.ring {
 			return fmt.Errorf("its ring has %d bytes: want %d", q.Bytes, s.ring)
 		}
 		i.ring, i.key = q.Ring, q.Key
-		if err := p.queue.Connect(ibverbs.Address{GID: q.GID, Number: q.Number, PSN: q.PSN, MTU: q.MTU, LID: uint32(q.LID)}, cmp.Or(s.stall, time.Hour), s.tclass); err != nil {
+		if err := p.queue.Connect(ibverbs.Address{GID: q.GID, Number: q.Number, PSN: q.PSN, MTU: q.MTU, LID: uint32(q.LID)},
+			cmp.Or(s.stall, time.Hour), s.tclass); err != nil {
 			return err
 		}
-		p.say([]byte{wire.Connected})
+		p.sendTCP([]byte{wire.Connected})
 	}
-	if i.have < len(i.heard) {
+	if i.have < len(i.received) {
 		return nil
 	}
-	if i.heard[wire.QueuePairSize] != wire.Connected {
-		return fmt.Errorf("it says %d: want %d", i.heard[wire.QueuePairSize], wire.Connected)
+	if i.received[wire.QueuePairSize] != wire.Connected {
+		return fmt.Errorf("it says %d: want %d", i.received[wire.QueuePairSize], wire.Connected)
 	}
 	i.done = true
-	s.tell(p)
+	s.sendAck(p)
 	return nil
 }
 

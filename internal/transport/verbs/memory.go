@@ -11,8 +11,9 @@ import (
 	"github.com/torch-mcast/torch-mcast/pkg/gpudirect"
 )
 
-// memory is what users have registered, so that the device sends from there, and the right neighbour's reads there. It is known to the device as long as it is
-// held: nothing is kept longer, since pages stay with the device when their owner has unmapped them.
+// memory is what users have registered, so that the device sends from there, and the right neighbour's reads there. It
+// is known to the device as long as it is held: nothing is kept longer, since pages stay with the device when their
+// owner has unmapped them.
 type memory struct {
 	cache *gpudirect.Cache
 	known atomic.Pointer[[]*held] // by address; a new slice with every change, so that sending takes no lock
@@ -38,7 +39,8 @@ func (m *memory) register(b []byte) (release func() error, err error) {
 	p := unsafe.Pointer(unsafe.SliceData(b))
 	kind := gpudirect.KindOf(p)
 	if !kind.OnHost() {
-		return nil, ibverbs.Unavailable("%v memory at %p, %d bytes: chunks are sent from the host's memory alone", kind, p, len(b))
+		return nil,
+			ibverbs.Unavailable("%v memory at %p, %d bytes: chunks are sent from the host's memory alone", kind, p, len(b))
 	}
 	if err := ibverbs.SurvivesFork(); err != nil {
 		return nil, err

@@ -38,7 +38,7 @@ func (s *Streams) untilNudge(d time.Duration, now time.Time) time.Duration {
 		}
 		if s.stall > 0 {
 			pause := sys.StallPause(s.stall)
-			if rested := t.rested.Look(now, 2*pause); p.silent && rested >= s.stall {
+			if rested := t.rested.Elapsed(now, 2*pause); p.silent && rested >= s.stall {
 				p.fail(&sys.StallError{Segment: s.mtu, For: rested, RDMA: true})
 			}
 			d = min(d, pause)
@@ -54,7 +54,8 @@ func (s *Streams) untilNudge(d time.Duration, now time.Time) time.Duration {
 func (s *Streams) nudge(now time.Time) {
 	for _, p := range s.peers {
 		t := &p.tail
-		if p.over() || !t.watched || t.done != p.to.done || t.nudges == nudges || now.Before(t.due) || p.to.posted == p.to.done {
+		if p.over() || !t.watched || t.done != p.to.done || t.nudges == nudges || now.Before(t.due) ||
+			p.to.posted == p.to.done {
 			continue
 		}
 		t.nudges++

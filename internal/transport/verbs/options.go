@@ -20,8 +20,8 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/udp"
 )
 
-// depth is how many datagrams wait at most to be taken from the device: 4.2 MB with datagrams of 4096 bytes, half of what
-// most distributions let an ordinary user lock. sendDepth is how many are under way to it.
+// depth is how many datagrams wait at most to be taken from the device: 4.2 MB with datagrams of 4096 bytes, half of
+// what most distributions let an ordinary user lock. sendDepth is how many are under way to it.
 const (
 	depth     = 1024
 	sendDepth = 256
@@ -69,7 +69,9 @@ func open(o *udp.Options) (*ibverbs.Device, error) {
 	case len(o.Sources) != o.Size || o.Rank < 0 || o.Rank >= o.Size:
 		return nil, fmt.Errorf("verbs: addresses of %d ranks: want all %d", len(o.Sources), o.Size)
 	case !o.Group.Is4() || !o.Group.IsMulticast():
-		return nil, ibverbs.Unavailable("group %v: want one of IPv4, 224.0.0.0 to 239.255.255.255 (MCAST_GROUP, MCAST_FAMILY=4)", o.Group)
+		return nil,
+			ibverbs.Unavailable("group %v: want one of IPv4, 224.0.0.0 to 239.255.255.255 (MCAST_GROUP, MCAST_FAMILY=4)",
+				o.Group)
 	case len(o.Rails) > 0:
 		return nil, ibverbs.Unavailable("several interfaces: it takes one, so far (MCAST_IFACE)")
 	}

@@ -49,7 +49,8 @@ func openPort(o *udp.Options, bytes, receive int) (_ *port, err error) {
 	p.own = o.Sources[o.Rank].As4()
 	p.memory = newMemory(p.device)
 	if bytes > p.device.MTU() {
-		return nil, fmt.Errorf("verbs: datagrams of %d bytes: device %s takes %d at most", bytes, p.device.Name(), p.device.MTU())
+		return nil,
+			fmt.Errorf("verbs: datagrams of %d bytes: device %s takes %d at most", bytes, p.device.Name(), p.device.MTU())
 	}
 	managed := o.Managed
 	if p.device.InfiniBand() {
@@ -72,7 +73,8 @@ func openPort(o *udp.Options, bytes, receive int) (_ *port, err error) {
 	// A key with the highest bit set would be taken for the queue's own (verbs.h), which it is, but of privileged users.
 	key := uint32(o.Job^o.Job>>32^uint64(o.Port)) &^ (1 << 31)
 	if p.queue, err = p.device.NewQueue(ibverbs.QueueOptions{
-		Group: o.Group, Managed: managed, Key: key, Send: sendDepth, Receive: receive, TClass: uint8(o.DSCP << 2), Hops: uint8(max(1, o.TTL)),
+		Group: o.Group, Managed: managed, Key: key, Send: sendDepth, Receive: receive, TClass: uint8(o.DSCP << 2),
+		Hops: uint8(max(1, o.TTL)),
 	}); err != nil {
 		return nil, err
 	}
@@ -128,8 +130,8 @@ func (p *port) sender(slot []byte) (from netip.Addr, own bool) {
 	return netip.AddrFrom4(source), source == p.own
 }
 
-// foreign reports whether a datagram is not from the address that its rank has. Where that cannot be told, keys of the partition
-// and the group's job keep others out.
+// foreign reports whether a datagram is not from the address that its rank has. Where that cannot be told, keys of the
+// partition and the group's job keep others out.
 func foreign(from, rank netip.Addr) bool { return from.IsValid() && from != rank }
 
 // room returns how many datagrams can be sent now, up to a batch.

@@ -18,8 +18,8 @@ type Prober struct {
 	heard []udp.Heard
 }
 
-// probeDepth holds the trains of small probes of all ranks, and some of each size. With the rings that Open maps, while a group is
-// formed, it is less than the 8 MiB that an ordinary user may lock.
+// probeDepth holds the trains of small probes of all ranks, and some of each size. With the rings that Open maps, while
+// a group is formed, it is less than the 8 MiB that an ordinary user may lock.
 const probeDepth = 256
 
 // probing returns what the rings of a Prober take, with datagrams of so many bytes.
@@ -28,7 +28,8 @@ func probing(bytes int) int { return probeDepth*(ibverbs.GRH+bytes) + sendDepth*
 // look is how often a prober that waits looks at the device.
 const look = time.Millisecond
 
-// OpenProber returns a prober for the group that Open will be given the same options for, fitted by Fit. It receives from now on.
+// OpenProber returns a prober for the group that Open will be given the same options for, fitted by Fit. It receives
+// from now on.
 func OpenProber(o udp.Options) (*Prober, error) {
 	under, err := udp.OpenProber(o)
 	if err != nil {

@@ -16,7 +16,8 @@ const (
 	reads = 4
 	// readChunks is how many chunks of each.
 	readChunks = 4
-	// giveUp is about how long a device tries to read. After that, neighbours push: whether the other one is dead others say.
+	// giveUp is about how long a device tries to read. After that, neighbours push: whether the other one is dead others
+	// say.
 	giveUp = 500 * time.Millisecond
 )
 
@@ -56,10 +57,14 @@ func (p *pulls) open(d *ibverbs.Device, o *udp.Options) (err error) {
 	if p.slots, err = d.Map(reads*readChunks*o.Chunk, ibverbs.Local); err != nil {
 		return err
 	}
-	if p.reader, err = d.NewConnection(ibverbs.ConnectionOptions{Sends: p.completions, Receives: p.completions, Send: reads, Receive: 1}); err != nil {
+	if p.reader, err = d.NewConnection(ibverbs.ConnectionOptions{
+		Sends: p.completions, Receives: p.completions, Send: reads, Receive: 1,
+	}); err != nil {
 		return err
 	}
-	p.source, err = d.NewConnection(ibverbs.ConnectionOptions{Sends: p.completions, Receives: p.completions, Send: 1, Receive: 1})
+	p.source, err = d.NewConnection(ibverbs.ConnectionOptions{
+		Sends: p.completions, Receives: p.completions, Send: 1, Receive: 1,
+	})
 	return err
 }
 
@@ -69,9 +74,9 @@ func introductionOf(c *ibverbs.Connection, source bool) wire.Control {
 	return (&wire.Introduction{Source: source, Number: a.Number, PSN: a.PSN, MTU: a.MTU}).Control()
 }
 
-// meet connects an end with a neighbour's end on the device that has a GID, and reports whether it has: not with a
+// connect connects an end with a neighbour's end on the device that has a GID, and reports whether it has: not with a
 // stranger's, not again, and not with one that the device cannot follow.
-func (p *pulls) meet(from int, gid [16]byte, i wire.Introduction, tclass uint8) bool {
+func (p *pulls) connect(from int, gid [16]byte, i wire.Introduction, tclass uint8) bool {
 	end, neighbour, met := p.source, p.right, &p.offers
 	if i.Source {
 		end, neighbour, met = p.reader, p.left, &p.readable
@@ -193,26 +198,26 @@ func (p *pulls) close() error {
 	return errors.Join(errs...)
 }
 
-// heedful is a sink that keeps introductions to the fabric.
-type heedful struct {
+// introductionSink is a sink that keeps introductions to the fabric.
+type introductionSink struct {
 	fabric.Sink
 	g *Gather
 }
 
 // Control implements fabric.Sink. An introduction that leads to nothing is thrown away: a rank that cannot read is
 // pushed to.
-func (s *heedful) Control(from int, m *wire.Control) {
+func (s *introductionSink) Control(from int, m *wire.Control) {
 	if m.Kind != wire.Introduce {
 		s.Sink.Control(from, m)
 		return
 	}
-	if !s.g.pulls.meet(from, s.g.sources[from].As16(), wire.IntroductionOf(m), s.g.tclass) {
+	if !s.g.pulls.connect(from, s.g.sources[from].As16(), wire.IntroductionOf(m), s.g.tclass) {
 		s.g.CountDropped(1)
 	}
 }
 
-// introduce tells both neighbours of this rank's ends. On InfiniBand it does not, and they push: an introduction has no room
-// for the LID that an RC queue pair needs there.
+// introduce tells both neighbours of this rank's ends. On InfiniBand it does not, and they push: an introduction has no
+// room for the LID that an RC queue pair needs there.
 func (g *Gather) introduce() {
 	if g.traits.Reads == 0 || g.device.InfiniBand() {
 		return

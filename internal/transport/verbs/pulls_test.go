@@ -24,16 +24,18 @@ func (s *failures) ReadEnded(_ *wire.Read, well bool) {
 	}
 }
 
-// TestIntroductionsThatLeadNowhere: one of a stranger, one that no queue pair can follow and one that comes again end nothing; who
-// cannot read is pushed to.
+// TestIntroductionsThatLeadNowhere: one of a stranger, one that no queue pair can follow and one that comes again end
+// nothing; who cannot read is pushed to.
 func TestIntroductionsThatLeadNowhere(t *testing.T) {
-	g := &Gather{sources: make([]netip.Addr, 3), pulls: pulls{left: 0, right: 2, reader: &ibverbs.Connection{}, readable: true}}
+	g := &Gather{
+		sources: make([]netip.Addr, 3), pulls: pulls{left: 0, right: 2, reader: &ibverbs.Connection{}, readable: true},
+	}
 	require.NoError(t, g.Begin("verbs", &udp.Options{Rank: 1, Size: 3}, nil))
 	defer g.End()
 	for i := range g.sources {
 		g.sources[i] = netip.AddrFrom4([4]byte{10, 0, 0, byte(i)})
 	}
-	h := &heedful{g: g}
+	h := &introductionSink{g: g}
 	for from, i := range map[int]wire.Introduction{
 		1: {Source: true, Number: 7, MTU: 1024},
 		2: {Number: 7, MTU: 1000}, // there is no end for it

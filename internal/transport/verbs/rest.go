@@ -14,7 +14,7 @@ func (s *Streams) Sleep(d time.Duration) {
 		s.news = false
 		return
 	}
-	s.heed(s.poller.Wait(s.untilNudge(d, time.Now())))
+	s.readReady(s.poller.Wait(s.untilNudge(d, time.Now())))
 	s.look()
 	s.nudge(time.Now())
 }
@@ -36,11 +36,11 @@ func (s *Streams) arm() bool {
 	return s.look()
 }
 
-// heed looks at the messages of other ranks by TCP; completions are looked at anyway.
-func (s *Streams) heed(ready []unix.EpollEvent) {
+// readReady looks at the messages of other ranks by TCP; completions are looked at anyway.
+func (s *Streams) readReady(ready []unix.EpollEvent) {
 	for i := range ready {
 		if tag := int(ready[i].Fd); tag >= firstRank {
-			s.listen(s.byRank[tag-firstRank])
+			s.readIntroduction(s.byRank[tag-firstRank])
 		}
 	}
 }
@@ -51,7 +51,7 @@ func (s *Streams) Wake() { s.poller.Wake() }
 // Rest implements fabric.Rester. Arrivals stay where they are until they are asked for, but the end of a rank must be
 // noticed. While sent bytes are not acknowledged, or two ranks do not know each other yet, there is something to do.
 func (s *Streams) Rest(awake func()) bool {
-	s.heed(s.poller.Ready())
+	s.readReady(s.poller.Ready())
 	s.look()
 	s.news = false
 	for _, p := range s.peers {

@@ -3,18 +3,19 @@ package verbs
 import "fmt"
 
 // A stream is written by its sender to a ring at its receiver, and each message, which is one write, tells that
-// receiver by its immediate how far the other direction has come (tidings): how many bytes were consumed, and how many
-// messages received. A message without bytes has tidings alone. All counts here are of one direction; nothing here
+// receiver by its immediate how far the other direction has come (an ack): how many bytes were consumed, and how many
+// messages received. A message without bytes has an ack alone. All counts here are of one direction; nothing here
 // knows of devices.
 const (
 	messageSize = 32 << 10 // bytes of a message at most: the receiver sums the first ones while the others come
-	messages    = 32       // with bytes, that the receiver has not told of yet
-	tellings    = 8        // messages without bytes that may be on their way: tidings come after a quarter of messages or of the ring
-	nudges      = 5        // see nudge.go
-	underWay    = messages + tellings + nudges
-	// Buffers are given back tellings at a time, so these are always there for what may come.
-	buffers = messages + 2*tellings
-	// unit is what tidings count consumed bytes in: 16 bits of them are more than a ring.
+	messages    = 32       // with bytes, that the receiver has not acknowledged yet
+	// messages without bytes that may be on their way: acks come after a quarter of messages or of the ring
+	ackMessages = 8
+	nudges      = 5 // see nudge.go
+	maxInFlight = messages + ackMessages + nudges
+	// Buffers are given back ackMessages at a time, so these are always there for what may come.
+	buffers = messages + 2*ackMessages
+	// unit is what acks count consumed bytes in: 16 bits of them are more than a ring.
 	unit     = 64
 	mostRing = unit << 15
 )
@@ -22,24 +23,25 @@ const (
 // outbound is the direction from a rank to another. Its own ring mirrors the receiver's: byte i of the stream is at i
 // modulo their size in both.
 type outbound struct {
-	ring     uint64 // bytes
-	sent     uint64 // bytes given to the device
-	gone     uint64 // of those, the receiver's device has: the own ring is free of them
-	taken    uint64 // of those, the receiver has consumed as far as it told: its ring is free of them
-	messages uint64 // with bytes, given to the device
-	received uint64 // of those, the receiver has told of: it has buffers for others
-	posted   uint64 // transfers given to the device
-	done     uint64 // of those, complete
-	ends     [underWay]uint64
+	ring      uint64 // bytes
+	sent      uint64 // bytes given to the device
+	delivered uint64 // of those, the receiver's device has: the own ring is free of them
+	taken     uint64 // of those, the receiver has consumed as far as it has acknowledged: its ring is free of them
+	messages  uint64 // with bytes, given to the device
+	received  uint64 // of those, the receiver has acknowledged: it has buffers for others
+	posted    uint64 // transfers given to the device
+	done      uint64 // of those, complete
+	ends      [maxInFlight]uint64
 }
 
-// next returns where in both rings the next message of up to n bytes goes, and how many it takes now; 0: there is no room.
+// next returns where in both rings the next message of up to n bytes goes, and how many it takes now; 0: there is no
+// room.
 func (o *outbound) next(n int) (at, size int) {
-	if o.messages-o.received >= messages || o.posted-o.done >= underWay-tellings-nudges {
+	if o.messages-o.received >= messages || o.posted-o.done >= maxInFlight-ackMessages-nudges {
 		return 0, 0
 	}
 	start := o.sent % o.ring
-	free := o.ring - (o.sent - min(o.gone, o.taken))
+	free := o.ring - (o.sent - min(o.delivered, o.taken))
 	return int(start), int(min(uint64(n), messageSize, free, o.ring-start))
 }
 
@@ -49,25 +51,26 @@ func (o *outbound) post(n int) {
 		o.sent += uint64(n)
 		o.messages++
 	}
-	o.ends[o.posted%underWay] = o.sent
+	o.ends[o.posted%maxInFlight] = o.sent
 	o.posted++
 }
 
 // spare reports whether there is room for a message without bytes.
-func (o *outbound) spare() bool { return o.posted-o.done < underWay }
+func (o *outbound) spare() bool { return o.posted-o.done < maxInFlight }
 
 // complete counts the oldest transfer under way as complete.
 func (o *outbound) complete() {
-	o.gone = o.ends[o.done%underWay]
+	o.delivered = o.ends[o.done%maxInFlight]
 	o.done++
 }
 
-// hear takes tidings of the receiver.
-func (o *outbound) hear(tidings uint32) error {
-	taken := o.taken + unit*uint64(uint16(tidings)-uint16(o.taken/unit))
-	received := o.received + uint64(uint16(tidings>>16)-uint16(o.received))
+// ack takes an ack of the receiver.
+func (o *outbound) ack(ack uint32) error {
+	taken := o.taken + unit*uint64(uint16(ack)-uint16(o.taken/unit))
+	received := o.received + uint64(uint16(ack>>16)-uint16(o.received))
 	if taken > o.sent || received > o.messages {
-		return fmt.Errorf("says that it has consumed %d bytes and received %d messages, of %d and %d sent", taken, received, o.sent, o.messages)
+		return fmt.Errorf("says that it has consumed %d bytes and received %d messages, of %d and %d sent", taken, received,
+			o.sent, o.messages)
 	}
 	o.taken, o.received = taken, received
 	return nil
@@ -80,11 +83,11 @@ type inbound struct {
 	consumed uint64
 	messages uint64 // with bytes
 	owed     int    // buffers that are to be given to the device again
-	told     struct{ consumed, messages uint64 }
+	acked    struct{ consumed, messages uint64 }
 }
 
-// come counts a message of n bytes as received.
-func (i *inbound) come(n uint32) error {
+// arrive counts a message of n bytes as received.
+func (i *inbound) arrive(n uint32) error {
 	i.owed++
 	if n == 0 {
 		return nil
@@ -97,19 +100,20 @@ func (i *inbound) come(n uint32) error {
 	return nil
 }
 
-// piece returns where in the ring the bytes that have arrived and are not consumed begin, and how many lie in one piece.
+// piece returns where in the ring the bytes that have arrived and are not consumed begin, and how many lie in one
+// piece.
 func (i *inbound) piece() (at, n int) {
 	start := i.consumed % i.ring
 	return int(start), int(min(i.arrived-i.consumed, i.ring-start))
 }
 
-// due reports whether the sender should be notified, even if this rank has nothing to send.
-func (i *inbound) due() bool {
-	return i.consumed-i.told.consumed >= i.ring/4 || i.messages-i.told.messages >= messages/4
+// ackDue reports whether the sender should be notified, even if this rank has nothing to send.
+func (i *inbound) ackDue() bool {
+	return i.consumed-i.acked.consumed >= i.ring/4 || i.messages-i.acked.messages >= messages/4
 }
 
-// tell returns what the sender is told: nobody has to be told the same again.
-func (i *inbound) tell() (tidings uint32) {
-	i.told.consumed, i.told.messages = i.consumed, i.messages
+// takeAck returns the ack for the sender, which then need not be sent again.
+func (i *inbound) takeAck() (ack uint32) {
+	i.acked.consumed, i.acked.messages = i.consumed, i.messages
 	return uint32(uint16(i.consumed/unit)) | uint32(uint16(i.messages))<<16
 }

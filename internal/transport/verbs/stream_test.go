@@ -23,17 +23,20 @@ type line struct {
 type message struct {
 	start    uint64 // in the stream
 	at, size int
-	tidings  uint32
+	ack      uint32
 }
 
 func newLine(t *testing.T, ring int) *line {
-	return &line{t: t, out: outbound{ring: uint64(ring)}, in: inbound{ring: uint64(ring)}, buffers: buffers, own: make([]byte, ring), far: make([]byte, ring)}
+	return &line{
+		t: t, out: outbound{ring: uint64(ring)}, in: inbound{ring: uint64(ring)}, buffers: buffers, own: make([]byte, ring),
+		far: make([]byte, ring),
+	}
 }
 
 // content is byte i of every stream.
 func content(i uint64) byte { return byte(i ^ i>>8 ^ i>>16) }
 
-// send writes messages of up to n bytes in all, with tidings of the other direction.
+// send writes messages of up to n bytes in all, with acks of the other direction.
 func (l *line) send(n int, back *line) (sent int) {
 	for n > 0 {
 		at, size := l.out.next(n)
@@ -44,7 +47,7 @@ func (l *line) send(n int, back *line) (sent int) {
 			l.own[at+i] = content(l.out.sent + uint64(i))
 		}
 		l.out.post(size)
-		l.under = append(l.under, message{l.out.sent - uint64(size), at, size, back.in.tell()})
+		l.under = append(l.under, message{l.out.sent - uint64(size), at, size, back.in.takeAck()})
 		n -= size
 		sent += size
 	}
@@ -53,9 +56,9 @@ func (l *line) send(n int, back *line) (sent int) {
 
 // tell has the receiver of back tell its sender, which this line leads to.
 func (l *line) tell(back *line) {
-	if back.in.due() && l.out.spare() {
+	if back.in.ackDue() && l.out.spare() {
 		l.out.post(0)
-		l.under = append(l.under, message{tidings: back.in.tell()})
+		l.under = append(l.under, message{ack: back.in.takeAck()})
 	}
 }
 
@@ -91,9 +94,9 @@ func (l *line) acknowledge() {
 // poll has the receiver see what has arrived.
 func (l *line) poll(back *line) {
 	for _, m := range l.came {
-		require.NoError(l.t, l.in.come(uint32(m.size)))
-		require.NoError(l.t, back.out.hear(m.tidings))
-		if l.in.owed >= tellings {
+		require.NoError(l.t, l.in.arrive(uint32(m.size)))
+		require.NoError(l.t, back.out.ack(m.ack))
+		if l.in.owed >= ackMessages {
 			l.buffers += l.in.owed
 			l.in.owed = 0
 		}
@@ -183,15 +186,15 @@ func TestStreamsFull(t *testing.T) {
 	require.Equal(t, messages, sent, "a receiver that does not poll has no buffers to give")
 }
 
-// TestStreamsRefuse: tidings of what never was, and more bytes than there is room for, are errors.
+// TestStreamsRefuse: acks of what never was, and more bytes than there is room for, are errors.
 func TestStreamsRefuse(t *testing.T) {
 	o := outbound{ring: 1 << 16}
 	o.post(100)
-	require.ErrorContains(t, o.hear(2), "consumed 128 bytes and received 0 messages, of 100 and 1 sent")
-	require.ErrorContains(t, o.hear(2<<16), "received 2 messages")
-	require.NoError(t, o.hear(1|1<<16))
-	require.ErrorContains(t, o.hear(0), "consumed") // no way back
+	require.ErrorContains(t, o.ack(2), "consumed 128 bytes and received 0 messages, of 100 and 1 sent")
+	require.ErrorContains(t, o.ack(2<<16), "received 2 messages")
+	require.NoError(t, o.ack(1|1<<16))
+	require.ErrorContains(t, o.ack(0), "consumed") // no way back
 	i := inbound{ring: 1 << 16}
-	require.NoError(t, i.come(1<<16))
-	require.ErrorContains(t, i.come(3), "3 bytes more than its ring has")
+	require.NoError(t, i.arrive(1<<16))
+	require.ErrorContains(t, i.arrive(3), "3 bytes more than its ring has")
 }

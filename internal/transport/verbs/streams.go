@@ -23,14 +23,15 @@ type StreamsOptions struct {
 	Interface  *net.Interface
 	Address    netip.Addr       // of this rank, on it
 	Conns      map[int]net.Conn // to every other rank, of TCP; see OpenStreams
-	// Stall is how long bytes may go unacknowledged before Err is a *sys.StallError; 0: for ever. Devices try for as long at
-	// least, or for an hour.
+	// Stall is how long bytes may go unacknowledged before Err is a *sys.StallError; 0: for ever. Devices try for as long
+	// at least, or for an hour.
 	Stall time.Duration
 	DSCP  int // of sent packets
 }
 
-// Streams carry the bytes of a direct Reduce-Scatter: one rank's end, with an RC queue pair for each other rank. It implements
-// fabric.Streams. The TCP connections say where to write to (wire.QueuePair), and afterwards that a rank lives.
+// Streams carry the bytes of a direct Reduce-Scatter: one rank's end, with an RC queue pair for each other rank. It
+// implements fabric.Streams. The TCP connections say where to write to (wire.QueuePair), and afterwards that a rank
+// lives.
 type Streams struct {
 	device          *ibverbs.Device
 	sends, receives *ibverbs.Completions
@@ -98,8 +99,8 @@ func ringFor(size int) int {
 // ringsFor returns what all rings of a rank take.
 func ringsFor(size int) int { return 2 * max(1, size-1) * ringFor(size) }
 
-// OpenStreams takes over the connections: it leaves o.Conns empty. After an error o.Conns has all of them still, some as
-// sys.Taken, to open again with or to close. A stream takes bytes once the other rank has opened its end, too.
+// OpenStreams takes over the connections: it leaves o.Conns empty. After an error o.Conns has all of them still, some
+// as sys.Taken, to open again with or to close. A stream takes bytes once the other rank has opened its end, too.
 func OpenStreams(o StreamsOptions) (*Streams, error) {
 	if o.Size < 1 || o.Rank < 0 || o.Rank >= o.Size {
 		return nil, fmt.Errorf("verbs: rank %d of %d: want a rank from 0 to one below the size", o.Rank, o.Size)
@@ -124,7 +125,7 @@ func (s *Streams) open(o *StreamsOptions) (err error) {
 	}
 	s.mtu = s.device.MTU()
 	n := max(1, o.Size-1)
-	if s.sends, err = s.device.NewCompletions(n * underWay); err != nil {
+	if s.sends, err = s.device.NewCompletions(n * maxInFlight); err != nil {
 		return err
 	}
 	if s.receives, err = s.device.NewCompletions(n * buffers); err != nil {
@@ -160,7 +161,9 @@ func (s *Streams) open(o *StreamsOptions) (err error) {
 
 // openPeer opens this rank's end of a stream, with rings at a place of the regions.
 func (s *Streams) openPeer(conns map[int]net.Conn, rank, at int) error {
-	queue, err := s.device.NewConnection(ibverbs.ConnectionOptions{Sends: s.sends, Receives: s.receives, Send: underWay, Receive: buffers})
+	queue, err := s.device.NewConnection(ibverbs.ConnectionOptions{
+		Sends: s.sends, Receives: s.receives, Send: maxInFlight, Receive: buffers,
+	})
 	if err != nil {
 		return err
 	}
@@ -210,15 +213,16 @@ func (s *Streams) Send(to int, b []byte) (sent int) {
 	return sent
 }
 
-// message returns one of n bytes from a place of the ring, with tidings.
+// message returns one of n bytes from a place of the ring, with an ack.
 func (s *Streams) message(p *peer, at, n int) ibverbs.Transfer {
 	return ibverbs.Transfer{
-		ID: uint64(p.rank), Verb: ibverbs.WriteImmediate, Immediate: p.from.tell(), Bytes: uint32(n),
-		Local: s.out.Address(p.intro.at + at), LocalKey: s.out.Key(), Remote: p.intro.ring + uint64(at), RemoteKey: p.intro.key,
+		ID: uint64(p.rank), Verb: ibverbs.WriteImmediate, Immediate: p.from.takeAck(), Bytes: uint32(n),
+		Local: s.out.Address(p.intro.at + at), LocalKey: s.out.Key(), Remote: p.intro.ring + uint64(at),
+		RemoteKey: p.intro.key,
 	}
 }
 
-// post gives the first k transfers of the batch to the device, with buffers first that tidings speak of.
+// post gives the first k transfers of the batch to the device, with buffers first that acks count.
 func (s *Streams) post(p *peer, k int) {
 	if err := s.giveBack(p); err != nil {
 		p.fail(err)
@@ -238,9 +242,9 @@ func (s *Streams) giveBack(p *peer) error {
 	return err
 }
 
-// tell tells a sender how far this rank is, if it is time.
-func (s *Streams) tell(p *peer) {
-	if !p.over() && p.intro.done && p.from.due() && p.to.spare() {
+// sendAck sends an ack to a sender, if one is due.
+func (s *Streams) sendAck(p *peer) {
+	if !p.over() && p.intro.done && p.from.ackDue() && p.to.spare() {
 		s.batch[0] = s.message(p, 0, 0)
 		p.to.post(0)
 		s.post(p, 1)
@@ -265,7 +269,7 @@ func (s *Streams) Consume(from, n int) {
 		panic(fmt.Sprintf("verbs: %d bytes from rank %d consumed, %d were there", n, from, there))
 	}
 	p.from.consumed += uint64(n)
-	s.tell(p)
+	s.sendAck(p)
 }
 
 // Err implements fabric.Streams. Bytes that arrived before the end may be left.
@@ -276,7 +280,8 @@ func (s *Streams) Err(rank int) error {
 	return nil
 }
 
-// miss is called when a stream has nothing to do. After as many misses as there are streams, it looks at all of them at once.
+// miss is called when a stream has nothing to do. After as many misses as there are streams, it looks at all of them at
+// once.
 func (s *Streams) miss() {
 	if s.misses++; s.misses < len(s.byRank) {
 		return
@@ -321,8 +326,8 @@ func (s *Streams) completed(c *ibverbs.Completion, sent bool) {
 	case sent:
 		p.to.complete()
 	default:
-		err := errors.Join(p.from.come(c.Bytes), p.to.hear(c.Immediate))
-		if err == nil && p.from.owed >= tellings {
+		err := errors.Join(p.from.arrive(c.Bytes), p.to.ack(c.Immediate))
+		if err == nil && p.from.owed >= ackMessages {
 			err = s.giveBack(p)
 		}
 		if err != nil {
@@ -330,7 +335,7 @@ func (s *Streams) completed(c *ibverbs.Completion, sent bool) {
 		}
 		s.receivedBytes.Add(uint64(c.Bytes))
 	}
-	s.tell(p)
+	s.sendAck(p)
 }
 
 // fail keeps the first error.

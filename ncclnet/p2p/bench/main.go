@@ -41,8 +41,9 @@ var (
 	amount = flag.Int("amount", 256, "MiB a bandwidth run")
 	trips  = flag.Int("trips", 4000, "round trips a latency run")
 	rank   = flag.Float64("quantile", 0.5, "of the runs that counts; low on a machine that others use")
-	sizes  = flag.String("sizes", "1024,16384,65536,131072,262144,524288,1048576,4194304,16777216,67108864", "bytes of messages, comma separated")
-	child  = flag.Bool("child", false, "be the other process")
+	sizes  = flag.String("sizes", "1024,16384,65536,131072,262144,524288,1048576,4194304,16777216,67108864",
+		"bytes of messages, comma separated")
+	child = flag.Bool("child", false, "be the other process")
 )
 
 // link moves messages in both directions.
@@ -54,11 +55,13 @@ type link interface {
 type comms struct{ out, in unsafe.Pointer }
 
 func (c comms) send(b []byte, size, count, window int) C.int {
-	return C.bench_send((*C.struct_p2p_comm)(c.out), (*C.char)(unsafe.Pointer(&b[0])), C.size_t(size), C.int(count), C.int(window))
+	return C.bench_send((*C.struct_p2p_comm)(c.out), (*C.char)(unsafe.Pointer(&b[0])), C.size_t(size), C.int(count),
+		C.int(window))
 }
 
 func (c comms) recv(b []byte, size, count, window int) C.int {
-	return C.bench_recv((*C.struct_p2p_comm)(c.in), (*C.char)(unsafe.Pointer(&b[0])), C.size_t(size), C.int(count), C.int(window))
+	return C.bench_recv((*C.struct_p2p_comm)(c.in), (*C.char)(unsafe.Pointer(&b[0])), C.size_t(size), C.int(count),
+		C.int(window))
 }
 
 // bare is plain sockets; small messages go over the first.
@@ -175,7 +178,10 @@ func measure(names []string, links []link, b []byte, size, count int, ping bool)
 }
 
 func connect(r io.Reader, w io.Writer, fabric string) link {
-	o := p2p.Options{Addr: netip.MustParseAddr("127.0.0.1"), Lanes: *lanes, Cut: *cut, Ring: *ring, Buffer: *buffer, Zerocopy: *zero, Fabric: fabric}
+	o := p2p.Options{
+		Addr: netip.MustParseAddr("127.0.0.1"), Lanes: *lanes, Cut: *cut, Ring: *ring, Buffer: *buffer, Zerocopy: *zero,
+		Fabric: fabric,
+	}
 	l, err := p2p.Listen(o)
 	if err != nil {
 		log.Fatal(err)

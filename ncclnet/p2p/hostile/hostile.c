@@ -204,7 +204,8 @@ static void behave(struct victim *v)
 	int i;
 
 	for (i = 0; i < POLITE; i++) {
-		struct header h = {.magic = htole16(0x5032), .lanes = 1, .sequence = htole32(v->next[0]++), .size = htole64(below(200))};
+		struct header h = {.magic = htole16(0x5032), .lanes = 1, .sequence = htole32(v->next[0]++),
+			.size = htole64(below(200))};
 
 		memcpy(words, &h, sizeof(h));
 		(void)send(v->far[0], words, sizeof(h) + le64toh(h.size), MSG_NOSIGNAL);

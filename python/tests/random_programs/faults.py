@@ -133,7 +133,7 @@ def shows_a_hook_what_is_not_there() -> AbstractContextManager[Any]:
 
 def parts_as_roots() -> AbstractContextManager[Any]:
     """A module gathers ahead for one that FSDP2 takes for another model (faults-fsdp.md C)."""
-    return mock.patch.object(lookahead._Guess, "_of_another_root", return_value=False)
+    return mock.patch.object(lookahead._Prefetch, "_of_another_root", return_value=False)
 
 
 def gathers_what_is_not_needed() -> AbstractContextManager[Any]:
@@ -143,12 +143,12 @@ def gathers_what_is_not_needed() -> AbstractContextManager[Any]:
 
 def gathers_after_its_backward() -> AbstractContextManager[Any]:
     """What a reentrant checkpoint computes again gathers for modules that have had their backward."""
-    return mock.patch.object(lookahead._Guess, "_after_its_backward", return_value=False)
+    return mock.patch.object(lookahead._Prefetch, "_after_its_backward", return_value=False)
 
 
 def keeps_what_a_backward_has_gathered() -> AbstractContextManager[Any]:
     """A gather ahead in a backward is taken for one of FSDP2 itself, and is kept."""
-    guess: Any = lookahead._Guess
+    guess: Any = lookahead._Prefetch
     call = guess.__call__
 
     def kept(self: Any, async_op: bool = False) -> None:
@@ -161,7 +161,7 @@ def keeps_what_a_backward_has_gathered() -> AbstractContextManager[Any]:
 
 def keeps_what_a_list_names() -> AbstractContextManager[Any]:
     """A gather ahead is kept if any list of the user's names its module, even one for another time."""
-    guess: Any = lookahead._Guess
+    guess: Any = lookahead._Prefetch
     drop = guess.drop
 
     def dropped(self: Any) -> None:

@@ -85,24 +85,27 @@ type Config struct {
 	Root      int       // of a Broadcast
 	Transport Transport // "": Reliable. Gleam brings its own: go-back-N
 
-	Train    int          // packets that travel as one, with Reliable only; 0: 1
-	Window   int          // packets in flight on a connection; 0: the bandwidth-delay product of the longest path
-	AckEvery int          // packets in order to an ACK; one that ends a message has an ACK anyway. 0: 1
-	Reorder  int          // transmissions that may overtake one before selective repeat takes it for lost; 0: none may
-	RTO      network.Time // without progress and with nothing in the sender's receive queues, doubling each time; 0: 4 round trips, at least 100 us
-	Retries  int          // timeouts in a row before the run fails; 0: 16
+	Train    int // packets that travel as one, with Reliable only; 0: 1
+	Window   int // packets in flight on a connection; 0: the bandwidth-delay product of the longest path
+	AckEvery int // packets in order to an ACK; one that ends a message has an ACK anyway. 0: 1
+	Reorder  int // transmissions that may overtake one before selective repeat takes it for lost; 0: none may
+	// RTO: without progress and with nothing in the sender's receive queues, doubling each time; 0: 4 round trips, at
+	// least 100 us
+	RTO     network.Time
+	Retries int // timeouts in a row before the run fails; 0: 16
 }
 
 // Result is what a run did.
 type Result struct {
-	Time          network.Time   // when the last host was done
-	Finish        []network.Time // by host: when it held all it should
-	Streams       []network.Time // by collective that ran (RingRing: Reduce-Scatter, Allgather): when its last host was done
-	Payload       int64          // bytes that each host receives of the collectives (a Broadcast's root: none)
-	Goodput       float64        // Payload over Time, Gbit/s
-	Packets       int64          // data packets sent, with those sent again
-	Retransmitted int64          // data packets sent again; with Reliable the network's counters tell
-	Feedback      int64          // ACK and NACK packets sent by hosts and switches
+	Time   network.Time   // when the last host was done
+	Finish []network.Time // by host: when it held all it should
+	// Streams: by collective that ran (RingRing: Reduce-Scatter, Allgather): when its last host was done
+	Streams       []network.Time
+	Payload       int64   // bytes that each host receives of the collectives (a Broadcast's root: none)
+	Goodput       float64 // Payload over Time, Gbit/s
+	Packets       int64   // data packets sent, with those sent again
+	Retransmitted int64   // data packets sent again; with Reliable the network's counters tell
+	Feedback      int64   // ACK and NACK packets sent by hosts and switches
 	Timeouts      int64
 	Ports         []network.Counter // by port of the tree
 	Events        uint64
@@ -130,7 +133,8 @@ func (c *Config) check() error {
 	case !slices.Contains(Algorithms(), c.Algorithm):
 		return fmt.Errorf("baseline: algorithm %q; allowed are %q", c.Algorithm, Algorithms())
 	case !slices.Contains([]Transport{Reliable, GoBackN, SelectiveRepeat}, c.Transport):
-		return fmt.Errorf("baseline: transport %q; allowed are %q", c.Transport, []Transport{Reliable, GoBackN, SelectiveRepeat})
+		return fmt.Errorf("baseline: transport %q; allowed are %q", c.Transport,
+			[]Transport{Reliable, GoBackN, SelectiveRepeat})
 	case hosts < 2 || hosts > math.MaxUint16:
 		return fmt.Errorf("baseline: %d hosts; allowed are 2 to %d", hosts, math.MaxUint16)
 	case c.Bytes < 1:

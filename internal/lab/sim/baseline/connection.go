@@ -153,7 +153,8 @@ func (c *connection) receive(h *host, p *network.Packet) {
 	psn, serial := unpack(p.Tag)
 	if in.receiver == nil {
 		if psn != in.next {
-			h.run.fail(fmt.Errorf("baseline: rank %d has packet %d from rank %d over the reliable class, %d is next", h.rank, psn, p.From, in.next))
+			h.run.fail(fmt.Errorf("baseline: rank %d has packet %d from rank %d over the reliable class, %d is next", h.rank,
+				psn, p.From, in.next))
 			return
 		}
 		in.next += int64(max(1, p.Count))

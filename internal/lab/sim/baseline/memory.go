@@ -59,8 +59,14 @@ func Memory(c MemoryConfig) []MemoryRow {
 	tracking := (srnicBitmaps*window+7)/8 + srnicOutstanding*window + srnicQueueCache
 	rows := []MemoryRow{
 		{Name: "go-back-N, commodity RC", Where: "NIC", Per: "connection", Bytes: commodityContext, Count: n},
-		{Name: "selective repeat, all state on chip", Where: "NIC", Per: "connection", Bytes: srnicContext + tracking + srnicReorder*window, Count: n},
-		{Name: "selective repeat, in-place reordering", Where: "NIC", Per: "connection", Bytes: srnicContext + tracking, Count: n},
+		{
+			Name: "selective repeat, all state on chip", Where: "NIC", Per: "connection",
+			Bytes: srnicContext + tracking + srnicReorder*window, Count: n,
+		},
+		{
+			Name: "selective repeat, in-place reordering", Where: "NIC", Per: "connection", Bytes: srnicContext + tracking,
+			Count: n,
+		},
 		{Name: "SRNIC", Where: "NIC", Per: "connection", Bytes: srnicContext, Count: n},
 		{Name: "Gleam, table", Where: "switch", Per: "group", Bytes: GleamTable(c.Ports), Count: 1},
 		{Name: "Gleam, RC", Where: "NIC", Per: "group", Bytes: commodityContext, Count: 1},

@@ -196,7 +196,8 @@ func (r *run) complete() error {
 	for _, h := range r.hosts {
 		for i := range h.holdings {
 			if hold := &h.holdings[i]; hold.missing > 0 {
-				return fmt.Errorf("baseline: nothing is in flight at %v, but rank %d misses %d of %d pieces (%d ranks are not complete)",
+				return fmt.Errorf("baseline: nothing is in flight at %v, but rank %d misses %d of %d pieces (%d ranks are not "+
+					"complete)",
 					r.net.Now(), h.rank, hold.missing, r.streams[i].pieces(), r.unfinished)
 			}
 		}

@@ -65,7 +65,8 @@ func (c *Config) shape() (s shape, err error) {
 	case c.Tiers < 0 || c.Tiers > 3:
 		return s, fmt.Errorf("fattree: Tiers is %d, allowed are 1 to 3, and 0 for the fewest that hold the hosts", c.Tiers)
 	case !(over >= 1 && over <= MaxRadix):
-		return s, fmt.Errorf("fattree: Oversubscription is %v, allowed are 1 to %d, and 0 for 1", c.Oversubscription, MaxRadix)
+		return s,
+			fmt.Errorf("fattree: Oversubscription is %v, allowed are 1 to %d, and 0 for 1", c.Oversubscription, MaxRadix)
 	case c.Leaves != 0 || c.Spines != 0:
 		return c.given(over)
 	case c.Radix == 0 && c.Tiers > 1:
@@ -91,8 +92,9 @@ func (c *Config) shape() (s shape, err error) {
 		s.tiers, s.perPod, s.cores = 3, half, half
 		s.pods = (s.leaves + half - 1) / half
 	default:
-		return s, fmt.Errorf("fattree: %d hosts do not fit: switches of Radix %d hold %d in 1 tier, %d in 2, %d in 3 (Tiers is %d)",
-			c.Hosts, c.Radix, c.Radix, two, three, c.Tiers)
+		return s,
+			fmt.Errorf("fattree: %d hosts do not fit: switches of Radix %d hold %d in 1 tier, %d in 2, %d in 3 (Tiers is %d)",
+				c.Hosts, c.Radix, c.Radix, two, three, c.Tiers)
 	}
 	return s, nil
 }
@@ -115,8 +117,9 @@ func (c *Config) given(over float64) (s shape, err error) {
 		s.trunk++
 	}
 	if c.Radix != 0 && (s.perLeaf+s.aggs*s.trunk > c.Radix || s.leaves*s.trunk > c.Radix) {
-		return s, fmt.Errorf("fattree: Radix is %d, but %d hosts on %d leaves and %d spines need %d ports of a leaf and %d of a spine",
-			c.Radix, c.Hosts, c.Leaves, c.Spines, s.perLeaf+s.aggs*s.trunk, s.leaves*s.trunk)
+		return s,
+			fmt.Errorf("fattree: Radix is %d, but %d hosts on %d leaves and %d spines need %d ports of a leaf and %d of a spine",
+				c.Radix, c.Hosts, c.Leaves, c.Spines, s.perLeaf+s.aggs*s.trunk, s.leaves*s.trunk)
 	}
 	return s, nil
 }

@@ -227,7 +227,8 @@ func TestTrees(t *testing.T) {
 
 // Trees of different aggregation switches share no link but the hosts'.
 func TestDisjointTrees(t *testing.T) {
-	for _, c := range []Config{{Hosts: 188, Leaves: 12, Spines: 6}, {Hosts: 1024, Radix: 32, Tiers: 3}, {Hosts: 60, Radix: 8, Rails: 2}} {
+	for _, c := range []Config{{Hosts: 188, Leaves: 12, Spines: 6}, {Hosts: 1024, Radix: 32, Tiers: 3},
+		{Hosts: 60, Radix: 8, Rails: 2}} {
 		tree, err := New(c)
 		require.NoError(t, err)
 		used := map[int]int{}
@@ -308,18 +309,40 @@ func TestMemory(t *testing.T) {
 
 func TestWrongConfigs(t *testing.T) {
 	for want, c := range map[string]Config{
-		"fattree: Hosts is 0, allowed are 1 to 1048576":                                                    {},
-		"fattree: Rails is 17, allowed are 1 to 16, and 0 for 1":                                           {Hosts: 2, Rails: 17},
-		"fattree: Radix is 1, allowed are 2 to 1024, and 0 for a star":                                     {Hosts: 2, Radix: 1},
-		"fattree: Tiers is 4, allowed are 1 to 3, and 0 for the fewest that hold the hosts":                {Hosts: 2, Radix: 4, Tiers: 4},
-		"fattree: Tiers is 2 without a Radix; a star has 1 tier":                                           {Hosts: 2, Tiers: 2},
-		"fattree: Oversubscription is 0.5, allowed are 1 to 1024, and 0 for 1":                             {Hosts: 2, Oversubscription: 0.5},
-		"fattree: Leaves is 2 and Spines 0, allowed are both or none":                                      {Hosts: 2, Leaves: 2},
-		"fattree: Leaves is 3, allowed are as many as there are hosts at most, 2":                          {Hosts: 2, Leaves: 3, Spines: 1},
-		"fattree: Tiers is 3, allowed with Leaves and Spines are 2, and 0":                                 {Hosts: 4, Leaves: 2, Spines: 1, Tiers: 3},
-		"fattree: Spines is 2000, allowed are 1 to 1024":                                                   {Hosts: 4, Leaves: 2, Spines: 2000},
-		"fattree: 17 hosts do not fit: switches of Radix 4 hold 4 in 1 tier, 8 in 2, 16 in 3 (Tiers is 0)": {Hosts: 17, Radix: 4},
-		"fattree: 5 hosts do not fit: switches of Radix 4 hold 4 in 1 tier, 8 in 2, 16 in 3 (Tiers is 1)":  {Hosts: 5, Radix: 4, Tiers: 1},
+		"fattree: Hosts is 0, allowed are 1 to 1048576": {},
+		"fattree: Rails is 17, allowed are 1 to 16, and 0 for 1": {
+			Hosts: 2, Rails: 17,
+		},
+		"fattree: Radix is 1, allowed are 2 to 1024, and 0 for a star": {
+			Hosts: 2, Radix: 1,
+		},
+		"fattree: Tiers is 4, allowed are 1 to 3, and 0 for the fewest that hold the hosts": {
+			Hosts: 2, Radix: 4, Tiers: 4,
+		},
+		"fattree: Tiers is 2 without a Radix; a star has 1 tier": {
+			Hosts: 2, Tiers: 2,
+		},
+		"fattree: Oversubscription is 0.5, allowed are 1 to 1024, and 0 for 1": {
+			Hosts: 2, Oversubscription: 0.5,
+		},
+		"fattree: Leaves is 2 and Spines 0, allowed are both or none": {
+			Hosts: 2, Leaves: 2,
+		},
+		"fattree: Leaves is 3, allowed are as many as there are hosts at most, 2": {
+			Hosts: 2, Leaves: 3, Spines: 1,
+		},
+		"fattree: Tiers is 3, allowed with Leaves and Spines are 2, and 0": {
+			Hosts: 4, Leaves: 2, Spines: 1, Tiers: 3,
+		},
+		"fattree: Spines is 2000, allowed are 1 to 1024": {
+			Hosts: 4, Leaves: 2, Spines: 2000,
+		},
+		"fattree: 17 hosts do not fit: switches of Radix 4 hold 4 in 1 tier, 8 in 2, 16 in 3 (Tiers is 0)": {
+			Hosts: 17, Radix: 4,
+		},
+		"fattree: 5 hosts do not fit: switches of Radix 4 hold 4 in 1 tier, 8 in 2, 16 in 3 (Tiers is 1)": {
+			Hosts: 5, Radix: 4, Tiers: 1,
+		},
 		"fattree: Radix is 32, but 188 hosts on 12 leaves and 6 spines need 34 ports of a leaf and 36 of a spine": {
 			Hosts: 188, Leaves: 12, Spines: 6, Radix: 32,
 		},

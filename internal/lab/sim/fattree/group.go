@@ -101,7 +101,7 @@ func (t *Tree) Group(tree, node int) []int {
 
 // group lists a switch's ports in multicast trees, for each uplink that one
 // may use: those down, and the uplink last.
-func (s *place) group(trunk int) {
+func (s *switchPorts) group(trunk int) {
 	downs := s.downs
 	step := 1
 	switch s.level {

@@ -68,7 +68,7 @@ func (t *Tree) Equal(node, to int, hash uint64) (first, n, step int) {
 
 // towards returns the ports from a switch towards a leaf, or a host beneath it
 // (-1: none).
-func (t *Tree) towards(s *place, host, leaf int) (first, n, step int) {
+func (t *Tree) towards(s *switchPorts, host, leaf int) (first, n, step int) {
 	switch {
 	case s.level == 1 && s.index == leaf:
 		return s.down + host - t.firstHost(s), 1, 1
@@ -84,4 +84,4 @@ func (t *Tree) towards(s *place, host, leaf int) (first, n, step int) {
 }
 
 // firstHost returns the first host beneath a leaf.
-func (t *Tree) firstHost(s *place) int { return t.Ports[s.down].To }
+func (t *Tree) firstHost(s *switchPorts) int { return t.Ports[s.down].To }

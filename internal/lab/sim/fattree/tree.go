@@ -21,12 +21,12 @@ type Tree struct {
 	rails  int
 	perSet int   // switches of a rail
 	leaf   []int // of a host, in its rail's numbering
-	sw     []place
+	sw     []switchPorts
 }
 
-// place is a switch: where it is, and its ports, which are numbered one after
+// switchPorts is a switch: where it is, and its ports, which are numbered one after
 // the other, those down first to last child, and those up.
-type place struct {
+type switchPorts struct {
 	rail, level   int
 	pod, plane    int // plane: number of an agg in its pod, and of a core's aggs
 	index         int // of a leaf, in its rail; of a core, in its plane
@@ -47,7 +47,7 @@ func New(c Config) (*Tree, error) {
 	t.perSet = s.leaves + s.pods*s.aggs + s.aggs*s.cores
 	t.Nodes = c.Hosts + t.rails*t.perSet
 	t.spread()
-	t.sw = make([]place, t.rails*t.perSet)
+	t.sw = make([]switchPorts, t.rails*t.perSet)
 	for r := range t.rails {
 		t.place(r)
 		t.link(r)
@@ -73,18 +73,18 @@ func (t *Tree) spread() {
 func (t *Tree) place(rail int) {
 	sw := t.sw[rail*t.perSet:]
 	for l := range t.leaves {
-		sw[l] = place{rail: rail, level: 1, pod: l / t.perPod, index: l}
+		sw[l] = switchPorts{rail: rail, level: 1, pod: l / t.perPod, index: l}
 	}
 	for a := range t.pods * t.aggs {
 		pod := a / t.aggs
 		first := pod * t.perPod
-		sw[t.leaves+a] = place{
+		sw[t.leaves+a] = switchPorts{
 			rail: rail, level: 2, pod: pod, plane: a % t.aggs,
 			first: first, leaves: min(t.perPod, t.leaves-first),
 		}
 	}
 	for c := range t.aggs * t.cores {
-		sw[t.leaves+t.pods*t.aggs+c] = place{rail: rail, level: 3, plane: c / t.cores, index: c % t.cores}
+		sw[t.leaves+t.pods*t.aggs+c] = switchPorts{rail: rail, level: 3, plane: c / t.cores, index: c % t.cores}
 	}
 }
 
@@ -98,7 +98,7 @@ func (t *Tree) coreNode(rail, plane, i int) int {
 	return t.Hosts + rail*t.perSet + t.leaves + t.pods*t.aggs + plane*t.cores + i
 }
 
-func (t *Tree) at(node int) *place { return &t.sw[node-t.Hosts] }
+func (t *Tree) at(node int) *switchPorts { return &t.sw[node-t.Hosts] }
 
 // add adds a port.
 func (t *Tree) add(rail, from, to, tier int) {

@@ -55,17 +55,20 @@ func bitmaps(s *sheet) error {
 	c.Level("LLC of the DPA, 1.5 MB", 12, 32, llc)
 	c.Level("memory of an H100, 80 GB", 12, 32, 80e9)
 	c.X.Tick.Marker = chart.TicksAt(chart.Plain, []float64{12, 16, 20, 24, 28, 32})
-	c.Y.Scale, c.Y.Tick.Marker = plot.LogScale{}, chart.TicksAt(chart.Size, []float64{1 << 10, 32 << 10, 1 << 20, 32 << 20, 1 << 30, 32 << 30, 1 << 40, 16 << 40})
+	c.Y.Scale, c.Y.Tick.Marker = plot.LogScale{},
+		chart.TicksAt(chart.Size, []float64{1 << 10, 32 << 10, 1 << 20, 32 << 20, 1 << 30, 32 << 30, 1 << 40, 16 << 40})
 	c.Y.Max = 1 << 50
 	s.chart("", c)
 
 	fits := float64(llc) * 8 * bitmapChunk
 	s.claim("buffer that a bitmap of 1.5 MB addresses", "about 50 GB", "%.1f GB", fits/1e9).arithmetic()
 	small := float64(64<<10) * 8 * bitmapChunk
-	s.claim("buffer that a bitmap of 64 KiB addresses", "16 GB", "%.1f GB (%.0f GB would take 512 KiB)", small/1e9, 8*small/1e9).arithmetic()
+	s.claim("buffer that a bitmap of 64 KiB addresses", "16 GB", "%.1f GB (%.0f GB would take 512 KiB)", small/1e9,
+		8*small/1e9).arithmetic()
 	fit := state[len(state)-1].Y / math.Exp2(float64(most)) * 8
 	s.claim("state a chunk, before the first loss", "1 bit", "%.2f bit", fit).agrees(within(1, 1.05), fit)
-	s.claim("buffer whose state fits the LLC, before the first loss", "about 50 GB", "%.1f GB", fits/fit/1e9).agrees(near(50), fits/fit/1e9)
+	s.claim("buffer whose state fits the LLC, before the first loss", "about 50 GB", "%.1f GB",
+		fits/fit/1e9).agrees(near(50), fits/fit/1e9)
 	s.says("%.2f bit a chunk before the first loss, so %.1f GB by 1.5 MB", fit, fits/fit/1e9)
 	return nil
 }

@@ -39,10 +39,11 @@ type Case struct {
 	Iterations int           // one after the other; 0: 1
 	Cutoff     time.Duration // 0: Cutoff
 	Reorder    time.Duration // 0: Reorder; below 0: none
-	Segment    int           // of a baseline: what a host passes on at once; 0: a packet or train; below 0: a shard or message
-	Transport  baseline.Transport
-	Seed       uint64
-	Trace      bool
+	// Segment: of a baseline: what a host passes on at once; 0: a packet or train; below 0: a shard or message
+	Segment   int
+	Transport baseline.Transport
+	Seed      uint64
+	Trace     bool
 }
 
 // baselines are the algorithms that are not ours, by collective.
@@ -52,10 +53,12 @@ var baselines = map[string][]struct {
 	k int
 }{
 	"allgather": {
-		{"ring", baseline.AllgatherRing, 0}, {"linear", baseline.AllgatherLinear, 0}, {"doubling", baseline.AllgatherDoubling, 0},
+		{"ring", baseline.AllgatherRing, 0}, {"linear", baseline.AllgatherLinear, 0},
+		{"doubling", baseline.AllgatherDoubling, 0},
 	},
 	"broadcast": {
-		{"binomial", baseline.BroadcastKnomial, 2}, {"knomial", baseline.BroadcastKnomial, 4}, {"binary", baseline.BroadcastBinary, 0},
+		{"binomial", baseline.BroadcastKnomial, 2}, {"knomial", baseline.BroadcastKnomial, 4},
+		{"binary", baseline.BroadcastBinary, 0},
 		{"chain", baseline.BroadcastChain, 0}, {"gleam", baseline.BroadcastGleam, 0},
 	},
 }
@@ -128,7 +131,10 @@ func (c *Case) fill() {
 // Run runs the case. progress, if not nil, hears now and then how much is done.
 func (c Case) Run(progress func(done, total int)) (Outcome, error) {
 	c.fill()
-	o := Outcome{Collective: c.Collective, Algorithm: c.Algorithm, Nodes: c.Net.Tree.Hosts, Bytes: c.Bytes, Train: c.Train, Iterations: c.Iterations, Seed: c.Seed}
+	o := Outcome{
+		Collective: c.Collective, Algorithm: c.Algorithm, Nodes: c.Net.Tree.Hosts, Bytes: c.Bytes, Train: c.Train,
+		Iterations: c.Iterations, Seed: c.Seed,
+	}
 	began := time.Now()
 	run := c.multicast
 	if c.Algorithm != Multicast {
@@ -240,7 +246,8 @@ func (c *Case) baseline(o *Outcome, _ func(done, total int)) error {
 		return errors.New("several iterations, and traces, are for " + Multicast + " only")
 	}
 	b := baseline.Config{
-		Net: c.Net, Seed: c.Seed, Bytes: c.Bytes, Packet: c.Packet, Segment: c.Segment, Transport: c.Transport, Train: c.Train, Window: c.Window,
+		Net: c.Net, Seed: c.Seed, Bytes: c.Bytes, Packet: c.Packet, Segment: c.Segment, Transport: c.Transport,
+		Train: c.Train, Window: c.Window,
 	}
 	for _, known := range baselines[c.Collective] {
 		if known.name == c.Algorithm {

@@ -23,7 +23,8 @@ func near(paper float64) Rule {
 
 // between holds from one of the paper's figures to another, with the same Tolerance.
 func between(least, most float64) Rule {
-	return Rule{least * (1 - Tolerance), most * (1 + Tolerance), fmt.Sprintf("%g to %g, give or take a tenth", least, most)}
+	return Rule{least * (1 - Tolerance), most * (1 + Tolerance),
+		fmt.Sprintf("%g to %g, give or take a tenth", least, most)}
 }
 
 // within holds from one value to another.
@@ -84,7 +85,8 @@ type claimed struct {
 
 // claim puts what a paper says beside what came out. Without a rule it has nothing to be held to.
 func (s *sheet) claim(what, paper, ours string, args ...any) claimed {
-	s.claims = append(s.claims, Claim{Figure: s.name, What: what, Paper: paper, Ours: fmt.Sprintf(ours, args...), Verdict: Beside})
+	s.claims = append(s.claims,
+		Claim{Figure: s.name, What: what, Paper: paper, Ours: fmt.Sprintf(ours, args...), Verdict: Beside})
 	return claimed{s, len(s.claims) - 1}
 }
 

@@ -20,9 +20,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-var update = flag.Bool("update", false, "write again the claims, in benchmarks/results/sim and docs/project/reproduction.md, that the code makes of the committed rows")
+var update = flag.Bool("update", false, "write again the claims, in benchmarks/results/sim and "+
+	"docs/project/reproduction.md, that the code makes of the committed rows")
 
-var read = flag.String("read", "", "figures, such as fig02,fig12, or all: somebody has read their sections of docs/project/reproduction.md beside the claims")
+var read = flag.String("read", "", "figures, such as fig02,fig12, or all: somebody has read their sections of "+
+	"docs/project/reproduction.md beside the claims")
 
 const (
 	top      = "../../../.."
@@ -64,7 +66,8 @@ func TestCommitted(t *testing.T) {
 			rows = append(rows, all[i].Markdown())
 		}
 		for _, line := range claimRows.FindAllString(string(text), -1) {
-			assert.True(t, slices.Contains(rows, line), "docs/project/reproduction.md has a row that no figure claims:\n%s", line)
+			assert.True(t, slices.Contains(rows, line), "docs/project/reproduction.md has a row that no figure claims:\n%s",
+				line)
 		}
 	})
 }
@@ -119,7 +122,8 @@ func (f Figure) sameSmall(t *testing.T) {
 		was.Small = was.Stays.Small
 	}
 	require.Equal(t, was.Small, small, "the code has changed since the rows of %s were made with %s: make them again, "+
-		"mcast-lab sim figures --out benchmarks/results/sim --only %s, or say in their first row why they stay", was.Date, was.Commit, f.Name)
+		"mcast-lab sim figures --out benchmarks/results/sim --only %s, or say in their first row why they stay", was.Date,
+		was.Commit, f.Name)
 }
 
 // documented compares the document with the figure's claims, sentences and plots, word for word.
@@ -150,7 +154,8 @@ func (f Figure) documented(t *testing.T, text string, s *sheet) {
 		was.Read = now
 		require.NoError(t, was.write(path))
 	}
-	require.Equal(t, was.Read, now, "the section has changed: read it beside its claims, then say so with -read %s", f.Name)
+	require.Equal(t, was.Read, now, "the section has changed: read it beside its claims, then say so with -read %s",
+		f.Name)
 	plots, err := filepath.Glob(filepath.Join(results, "sim", f.Name+"*.svg"))
 	require.NoError(t, err)
 	require.Len(t, plots, len(s.charts))
@@ -213,7 +218,8 @@ func rewrite(text string, all []Claim) string {
 	lines := strings.Split(text, "\n")
 	for i, line := range lines {
 		for j := range all {
-			if c := &all[j]; claimRows.MatchString(line) && strings.HasPrefix(line, fmt.Sprintf("| %s | %s | ", c.What, c.Paper)) {
+			if c := &all[j]; claimRows.MatchString(line) &&
+				strings.HasPrefix(line, fmt.Sprintf("| %s | %s | ", c.What, c.Paper)) {
 				lines[i] = c.Markdown()
 			}
 		}
@@ -261,7 +267,8 @@ func TestUnstamped(t *testing.T) {
 				require.False(t, ok, "%s says date and commit: take it from stays.ndjson", name)
 				continue
 			}
-			require.True(t, ok, "%s has rows without date and commit, and benchmarks/results/stays.ndjson no reason for it", name)
+			require.True(t, ok, "%s has rows without date and commit, and benchmarks/results/stays.ndjson no reason for it",
+				name)
 			sum := sha256.Sum256(rows)
 			require.Equal(t, k.Hash, hex.EncodeToString(sum[:8]), "%s was changed", name)
 		}

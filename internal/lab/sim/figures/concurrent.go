@@ -67,8 +67,10 @@ func concurrent(s *sheet) error {
 	s.claim(fmt.Sprintf("S within 3 %% of 2 - 2/P at every P from 4 to %.0f", most), "all P",
 		"at most %+.1f %%, at %d nodes", 100*worst, worstAt).agrees(law3, 1+worst)
 	last := one[len(one)-1]
-	s.claim(fmt.Sprintf("S with one chain and no window, %.0f nodes", last.X), "not given", "%.3f of %.3f", last.Y, 2-2/last.X)
-	s.says("within %.1f %% of 2 - 2/P at every P from 4 to %.0f, given many chains and a window", 100*math.Abs(worst), most)
+	s.claim(fmt.Sprintf("S with one chain and no window, %.0f nodes", last.X), "not given", "%.3f of %.3f", last.Y,
+		2-2/last.X)
+	s.says("within %.1f %% of 2 - 2/P at every P from 4 to %.0f, given many chains and a window", 100*math.Abs(worst),
+		most)
 	return nil
 }
 

@@ -37,7 +37,8 @@ func broadcastTime(s *sheet, counts []float64, most float64) error {
 			var pts, data []chart.Point
 			for _, p := range counts {
 				o, err := s.run(Case{
-					Collective: "broadcast", Algorithm: algorithm, Bytes: bytes, Segment: packetBytes, Net: grown(int(p)), Trace: algorithm == Multicast,
+					Collective: "broadcast", Algorithm: algorithm, Bytes: bytes, Segment: packetBytes, Net: grown(int(p)),
+					Trace: algorithm == Multicast,
 				})
 				if err != nil {
 					return err
@@ -49,14 +50,18 @@ func broadcastTime(s *sheet, counts []float64, most float64) error {
 			c.Line(algorithm, pts)
 			first, last := pts[0].Y, pts[len(pts)-1].Y
 			if algorithm != Multicast {
-				s.claim(fmt.Sprintf("Broadcast of %s by %s: time at %.0f ranks to that at 2", chart.Size(float64(bytes)), algorithm, most), "not given", "%.2fx", last/first)
+				s.claim(fmt.Sprintf("Broadcast of %s by %s: time at %.0f ranks to that at 2", chart.Size(float64(bytes)), algorithm,
+					most), "not given", "%.2fx", last/first)
 				continue
 			}
 			c.Line("mcast, without the barrier", data)
-			s.claim(fmt.Sprintf("Broadcast of %s: time at %.0f ranks to that at 2", chart.Size(float64(bytes)), most), "constant", "%.2fx", last/first).agrees(near(1), last/first)
+			s.claim(fmt.Sprintf("Broadcast of %s: time at %.0f ranks to that at 2", chart.Size(float64(bytes)), most),
+				"constant", "%.2fx", last/first).agrees(near(1), last/first)
 			bare := data[len(data)-1].Y / data[0].Y
-			s.claim(fmt.Sprintf("Broadcast of %s without the barrier: the same", chart.Size(float64(bytes))), "constant", "%.2fx", bare).agrees(near(1), bare)
-			s.says("Broadcast of %s at %.0f ranks: %.2fx the time at 2, %.2fx without the barrier", chart.Size(float64(bytes)), most, last/first, bare)
+			s.claim(fmt.Sprintf("Broadcast of %s without the barrier: the same", chart.Size(float64(bytes))), "constant",
+				"%.2fx", bare).agrees(near(1), bare)
+			s.says("Broadcast of %s at %.0f ranks: %.2fx the time at 2, %.2fx without the barrier", chart.Size(float64(bytes)),
+				most, last/first, bare)
 		}
 		c.Y.Min, c.Y.Max = 0, 1.4*highest
 		s.chart(fmt.Sprintf("broadcast-%s", map[int]string{64 << 10: "64k", 1 << 20: "1m"}[bytes]), c)
@@ -92,7 +97,8 @@ func gatherTime(s *sheet, counts []float64, most float64) error {
 		}
 		c.Line(way.name, pts)
 		last := pts[len(pts)-1].Y
-		s.claim(fmt.Sprintf("time of an Allgather at %.0f ranks to N(P-1)/B, %s", most, way.name), "1", "%.3f", last).agrees(near(1), last)
+		s.claim(fmt.Sprintf("time of an Allgather at %.0f ranks to N(P-1)/B, %s", most, way.name), "1", "%.3f",
+			last).agrees(near(1), last)
 	}
 	c.Level("T = N(P-1)/B", counts[0], most, 1)
 	c.Y.Min, c.Y.Max = 0, 1.3*highest

@@ -19,7 +19,8 @@ func TestCountersAreExact(t *testing.T) {
 		net := testbed(tree.Hosts)
 		net.Tree = tree
 		for _, c := range []struct{ collective, algorithm string }{
-			{"broadcast", Multicast}, {"allgather", Multicast}, {"allgather", "ring"}, {"allgather", "linear"}, {"allgather", "doubling"},
+			{"broadcast", Multicast}, {"allgather", Multicast}, {"allgather", "ring"}, {"allgather", "linear"},
+			{"allgather", "doubling"},
 		} {
 			want, ok := count{plan, 2}.exact(c.collective, c.algorithm, 3*packetBytes)
 			if !ok {

@@ -24,7 +24,8 @@ func counters(s *sheet) error {
 		{"broadcast", "Broadcast", []string{Multicast, "binomial", "knomial", "binary", "chain"}},
 		{"allgather", "Allgather", []string{Multicast, "ring", "linear", "doubling"}},
 	} {
-		c := chart.New(fmt.Sprintf("%s of 64 KiB on %d nodes: all switch ports, received and sent", of.title, nodes), "", "MiB an operation")
+		c := chart.New(fmt.Sprintf("%s of 64 KiB on %d nodes: all switch ports, received and sent", of.title, nodes), "",
+			"MiB an operation")
 		var values []float64
 		for _, algorithm := range of.algorithms {
 			o, err := s.run(Case{Collective: of.collective, Algorithm: algorithm, Bytes: bytes, Net: net})
@@ -48,7 +49,8 @@ func counters(s *sheet) error {
 		for _, v := range values[1:] {
 			least, most = min(least, v/values[0]), max(most, v/values[0])
 		}
-		s.claim(of.collective+": P2P traffic to multicast's", "1.5x to 2x", "%.2fx to %.2fx", least, most).agrees(between(1.5, 2), least, most)
+		s.claim(of.collective+": P2P traffic to multicast's", "1.5x to 2x", "%.2fx to %.2fx", least, most).agrees(between(1.5,
+			2), least, most)
 		if of.collective == "allgather" {
 			ring := values[1] / values[0]
 			s.claim("allgather: ring's traffic to multicast's", "2x", "%.2fx", ring).agrees(near(2), ring)

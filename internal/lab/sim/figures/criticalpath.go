@@ -11,7 +11,9 @@ import (
 func criticalPath(s *sheet) error {
 	names := []string{"multicast", "barrier", "handshake"}
 	share := func(nodes, bytes int) ([3]float64, error) {
-		o, err := s.run(Case{Collective: "allgather", Algorithm: Multicast, Bytes: bytes, Net: testbed(nodes), Iterations: 3, Trace: true})
+		o, err := s.run(Case{
+			Collective: "allgather", Algorithm: Multicast, Bytes: bytes, Net: testbed(nodes), Iterations: 3, Trace: true,
+		})
 		total := (o.Share.Barrier + o.Share.Multicast + o.Share.Handshake) / 100
 		return [3]float64{o.Share.Multicast / total, o.Share.Barrier / total, o.Share.Handshake / total}, err
 	}
@@ -59,9 +61,11 @@ func criticalPath(s *sheet) error {
 	}
 	draw("sizes", fmt.Sprintf("Allgather on %d nodes: where a rank's time goes", most), "bytes a rank", labels, shares)
 	rounds := atLeast(98.5) // what rounds to 99 %, or more
-	s.claim("share of multicast in the time, 16 nodes, 256 KiB", "99 % (size not given)", "%.1f %%", at[16]).agrees(rounds, at[16])
+	s.claim("share of multicast in the time, 16 nodes, 256 KiB", "99 % (size not given)", "%.1f %%", at[16]).agrees(rounds,
+		at[16])
 	if !s.Quick {
-		s.claim("share of multicast in the time, 188 nodes, 256 KiB", "99 %", "%.1f %%", at[testbedNodes]).agrees(rounds, at[testbedNodes])
+		s.claim("share of multicast in the time, 188 nodes, 256 KiB", "99 %", "%.1f %%", at[testbedNodes]).agrees(rounds,
+			at[testbedNodes])
 		s.says("%.1f %% at 16 nodes, %.1f %% at %d, %.1f %% there with 4 KiB", at[16], at[testbedNodes], testbedNodes, small)
 	}
 	s.claim(fmt.Sprintf("%d nodes, 4 KiB", most), "99 %", "%.1f %%", small).agrees(rounds, small)

@@ -28,7 +28,8 @@ func (c count) broadcast(algorithm string) (n int, ok bool) {
 		return c.tree(), true
 	case "chain":
 		return c.shift(1) - c.path(c.Hosts-1, 0), true
-	case "binomial": // in each step those who have it send it as far as they are many: a rank hears from the one without its highest bit
+	case "binomial":
+		// in each step those who have it send it as far as they are many: a rank hears from the one without its highest bit
 		for r := 1; r < c.Hosts; r++ {
 			n += c.path(r-1<<(bits.Len(uint(r))-1), r)
 		}

@@ -52,7 +52,8 @@ func (d *datapath) cost(threads int) time.Duration {
 // net joins two hosts; one receives with some threads.
 func (d *datapath) net(threads int) network.Config {
 	return network.Config{
-		Tree: fattree.Config{Hosts: 2}, Gbps: dpaGbps, Latency: 500 * time.Nanosecond, Workers: threads, Cost: d.cost(threads),
+		Tree: fattree.Config{Hosts: 2}, Gbps: dpaGbps, Latency: 500 * time.Nanosecond, Workers: threads,
+		Cost: d.cost(threads),
 	}
 }
 
@@ -116,7 +117,9 @@ func (d *datapath) run(seed uint64, threads, bytes, chunk int) (datapathRow, err
 type setting struct{ threads, bytes, chunk int }
 
 // line has a leaf receive in a setting for each place on the x axis.
-func (d *datapath) line(s *sheet, xs []float64, at func(x float64) setting, y func(datapathRow) float64) ([]chart.Point, error) {
+func (d *datapath) line(
+	s *sheet, xs []float64, at func(x float64) setting, y func(datapathRow) float64,
+) ([]chart.Point, error) {
 	var pts []chart.Point
 	for _, x := range xs {
 		o := at(x)
@@ -165,7 +168,8 @@ func threads(s *sheet) error {
 			return err
 		}
 		c.Claim(paper.name, beside...)
-		c.Claim(fmt.Sprintf("table I: one %s thread, %g GiB/s", d.name, d.gib), chart.Point{X: 1, Y: d.gib}, chart.Point{X: 1.4, Y: d.gib})
+		c.Claim(fmt.Sprintf("table I: one %s thread, %g GiB/s", d.name, d.gib), chart.Point{X: 1, Y: d.gib},
+			chart.Point{X: 1.4, Y: d.gib})
 		one := pts[0].Y
 		s.claim("one "+d.name+" thread", fmt.Sprintf("%.1f GiB/s", d.gib),
 			"%.1f GiB/s at %.1f GHz, %.1f with the paper's instructions", one, dpaGHz, beside[0].Y).arithmetic()
@@ -203,7 +207,8 @@ func root(s *sheet, c *chart.Chart, counts []float64) error {
 	c.Line("UD, a Broadcast of ours", pts)
 	last := pts[len(pts)-1].Y
 	of := 100 * last / linkGiB(packetBytes)
-	s.claim("a Broadcast of ours with 16 UD threads", "the link's practical throughput", "%.0f %% of it", of).agrees(atLeast(90), of)
+	s.claim("a Broadcast of ours with 16 UD threads", "the link's practical throughput", "%.0f %% of it",
+		of).agrees(atLeast(90), of)
 	s.says("gets %.0f %% of the link with them", of)
 	return nil
 }
@@ -237,7 +242,8 @@ func buffers(s *sheet) error {
 		c.Level("link, 200 Gbit/s", sizes[0], sizes[len(sizes)-1], linkGiB(packetBytes))
 		c.Y.Min, c.Y.Max = 0, 45
 		s.chart(strings.ToLower(d.name), c)
-		s.claim(d.name+" with the 16 threads of one core", "the link's practical throughput", "%.0f %% of it", 100*most/linkGiB(packetBytes)).arithmetic()
+		s.claim(d.name+" with the 16 threads of one core", "the link's practical throughput", "%.0f %% of it",
+			100*most/linkGiB(packetBytes)).arithmetic()
 	}
 	return nil
 }
@@ -268,7 +274,8 @@ func chunks(s *sheet) error {
 	c.Level("link, 200 Gbit/s", sizes[0], sizes[len(sizes)-1], linkGiB(packetBytes))
 	c.Y.Min, c.Y.Max = 0, 45
 	s.chart("", c)
-	s.claim("UC with larger chunks", "line rate with fewer threads", "one thread from %s on, two from %s", chart.Size(first[1]), chart.Size(first[2])).arithmetic()
+	s.claim("UC with larger chunks", "line rate with fewer threads", "one thread from %s on, two from %s",
+		chart.Size(first[1]), chart.Size(first[2])).arithmetic()
 	return nil
 }
 

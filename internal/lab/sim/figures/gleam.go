@@ -29,7 +29,8 @@ func gleam(s *sheet) error {
 		faults        func(t *fattree.Tree, loss float64) network.Faults
 	}{
 		{"switches", "Broadcast, loss on links between switches", betweenSwitches},
-		{"receivers", "Broadcast, loss at each receiver", func(_ *fattree.Tree, loss float64) network.Faults { return network.Faults{Loss: loss} }},
+		{"receivers", "Broadcast, loss at each receiver",
+			func(_ *fattree.Tree, loss float64) network.Faults { return network.Faults{Loss: loss} }},
 	} {
 		c := chart.New(where.title, "loss", "goodput, % of that without loss")
 		c.LogX(chart.Percent, losses...)
@@ -37,14 +38,21 @@ func gleam(s *sheet) error {
 		for _, way := range []struct {
 			name, algorithm string
 			rto, cutoff     time.Duration
-		}{{"ours", Multicast, retransmit, quickCutoff}, {"ours, RTO 1 ms, cutoff 2 ms", Multicast, time.Millisecond, Cutoff}, {"gleam", "gleam", retransmit, 0}} {
+		}{{"ours", Multicast, retransmit, quickCutoff}, {"ours, RTO 1 ms, cutoff 2 ms", Multicast, time.Millisecond, Cutoff},
+			{"gleam", "gleam", retransmit, 0}} {
 			for _, group := range groups {
-				net := network.Config{Tree: fattree.Config{Hosts: group, Radix: spread[group], Tiers: 3}, Gbps: 200, Latency: 500 * time.Nanosecond, RTO: way.rto}
+				net := network.Config{
+					Tree: fattree.Config{Hosts: group, Radix: spread[group], Tiers: 3}, Gbps: 200, Latency: 500 * time.Nanosecond,
+					RTO: way.rto,
+				}
 				t, err := fattree.New(net.Tree)
 				if err != nil {
 					return err
 				}
-				one := Case{Collective: "broadcast", Algorithm: way.algorithm, Bytes: pick(s, 16<<20, 1<<20), Net: net, Reorder: -1, Cutoff: way.cutoff}
+				one := Case{
+					Collective: "broadcast", Algorithm: way.algorithm, Bytes: pick(s, 16<<20, 1<<20), Net: net, Reorder: -1,
+					Cutoff: way.cutoff,
+				}
 				calm, err := s.run(one)
 				if err != nil {
 					return err
@@ -70,12 +78,14 @@ func gleam(s *sheet) error {
 		}{{1e-4, "90 % or more", atLeast(90)}, {1e-3, "42 %", near(42)}} {
 			for _, group := range groups {
 				v := kept[key("gleam", group, claim.loss)]
-				s.claim(fmt.Sprintf("goodput of Gleam's group of %d at %s loss, %s", group, chart.Percent(claim.loss), where.suffix), claim.paper,
+				s.claim(fmt.Sprintf("goodput of Gleam's group of %d at %s loss, %s", group, chart.Percent(claim.loss),
+					where.suffix), claim.paper,
 					"%.0f %%, ours %.0f %%", v, kept[key("ours", group, claim.loss)]).agrees(claim.Rule, v)
 			}
 		}
 		if many := groups[len(groups)-1]; where.suffix == "switches" {
-			s.says("at 0.1 %% between switches a group of %d keeps %.0f %%, ours %.0f %%", many, kept[key("gleam", many, 1e-3)], kept[key("ours", many, 1e-3)])
+			s.says("at 0.1 %% between switches a group of %d keeps %.0f %%, ours %.0f %%", many, kept[key("gleam", many, 1e-3)],
+				kept[key("ours", many, 1e-3)])
 		}
 		c.Claim("the paper: Gleam", chart.Point{X: 1e-4, Y: 90}, chart.Point{X: 1e-3, Y: 42})
 		c.Legend.Left, c.Legend.Top = true, false

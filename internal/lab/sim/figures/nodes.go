@@ -44,7 +44,8 @@ type CrowdOutcome struct {
 // Run runs it.
 func (c Crowd) Run() (CrowdOutcome, error) {
 	o := CrowdOutcome{
-		Hosts: c.Hosts, PerHost: c.PerHost, Bytes: c.Bytes, Train: max(1, c.Train), Way: c.Way, Collective: c.Collective, Seed: c.Seed,
+		Hosts: c.Hosts, PerHost: c.PerHost, Bytes: c.Bytes, Train: max(1, c.Train), Way: c.Way, Collective: c.Collective,
+		Seed: c.Seed,
 	}
 	began := time.Now()
 	r, err := c.Config.Run(c.Way, c.Collective)
@@ -66,7 +67,8 @@ type crowd struct{ hosts, perHost, bytes, train int }
 
 // crowds runs what crosses hosts' links where ranks share them, and S against rings through all ranks.
 func crowds(s *sheet) error {
-	sizes := pick(s, []crowd{{4, 4, 1 << 20, 4}, {16, 8, 256 << 10, 4}, {128, 8, 64 << 10, 4}}, []crowd{{4, 4, 256 << 10, 1}, {2, 8, 256 << 10, 1}})
+	sizes := pick(s, []crowd{{4, 4, 1 << 20, 4}, {16, 8, 256 << 10, 4}, {128, 8, 64 << 10, 4}},
+		[]crowd{{4, 4, 256 << 10, 1}, {2, 8, 256 << 10, 1}})
 	ways := []nodes.Way{nodes.Ring, nodes.Flat, nodes.Nodes, nodes.Switch}
 	points, laws := map[nodes.Way][]chart.Point{}, map[nodes.Way][]chart.Point{}
 	worst, slowest := 0.0, 1.0 // of nodes
@@ -82,7 +84,8 @@ func crowds(s *sheet) error {
 					continue
 				}
 				s.step("%s: %s by %s on %d hosts of %d ranks", s.name, what, w, at.hosts, at.perHost)
-				o, err := measured(s, Crowd{Config: nodes.Scaled(at.hosts, at.perHost, at.bytes, at.train, s.Seed), Way: w, Collective: what}.Run)
+				o, err := measured(s,
+					Crowd{Config: nodes.Scaled(at.hosts, at.perHost, at.bytes, at.train, s.Seed), Way: w, Collective: what}.Run)
 				if err != nil {
 					return err
 				}
@@ -103,17 +106,21 @@ func crowds(s *sheet) error {
 					law := w.Speedup(at.hosts, at.perHost)
 					points[w] = append(points[w], chart.Point{X: p, Y: rings / o.TimeUS})
 					laws[w] = append(laws[w], chart.Point{X: p, Y: law})
-					s.claim(fmt.Sprintf("S at %d x %d, %s", at.hosts, at.perHost, w), fmt.Sprintf("%.3f", law), "%.3f", rings/o.TimeUS).
+					s.claim(fmt.Sprintf("S at %d x %d, %s", at.hosts, at.perHost, w), fmt.Sprintf("%.3f", law), "%.3f",
+						rings/o.TimeUS).
 						kept(within(0.95, 1.05), rings/o.TimeUS/law)
 					off = max(off, math.Abs(rings/o.TimeUS/law-1))
 				}
 			}
 		}
 	}
-	s.claim("bytes of an Allgather in and of a Reduce-Scatter out of a host, by nodes, to (P-K)n", "at most 1.03", "at most %.3f, with headers", worst).kept(atMost(1.03), worst)
-	s.claim("time that links take for what must pass, to the time of nodes", "at least 0.9", "at least %.3f", slowest).kept(atLeast(0.9), slowest)
+	s.claim("bytes of an Allgather in and of a Reduce-Scatter out of a host, by nodes, to (P-K)n", "at most 1.03",
+		"at most %.3f, with headers", worst).kept(atMost(1.03), worst)
+	s.claim("time that links take for what must pass, to the time of nodes", "at least 0.9", "at least %.3f",
+		slowest).kept(atLeast(0.9), slowest)
 	s.says("within %.1f %% of the law of docs/explain/nodes.md up to %.0f ranks", 100*off, ranks[len(ranks)-1])
-	c := chart.New("Allgather and Reduce-Scatter at once: rings to ours, ranks sharing a host's link", "ranks", "S, times as long")
+	c := chart.New("Allgather and Reduce-Scatter at once: rings to ours, ranks sharing a host's link", "ranks",
+		"S, times as long")
 	c.LogX(chart.Plain, ranks...)
 	for _, w := range ways[1:] {
 		c.Line(string(w), points[w])

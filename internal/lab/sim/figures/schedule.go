@@ -31,7 +31,8 @@ func schedule(s *sheet) error {
 		{"three tiers", fattree.Config{Hosts: hosts, Radix: pick(s, 8, 4), Tiers: 3}},
 		{"two tiers, two rails", fattree.Config{Hosts: hosts, Leaves: 8, Spines: 8, Rails: 2}},
 	}
-	measure := func(c *chart.Chart, fabric string, tree fattree.Config, over []float64, of func(x int, one *Case)) ([]chart.Point, error) {
+	measure := func(c *chart.Chart, fabric string, tree fattree.Config, over []float64, of func(x int,
+		one *Case)) ([]chart.Point, error) {
 		var pts []chart.Point
 		for _, x := range over {
 			one := Case{
@@ -55,7 +56,8 @@ func schedule(s *sheet) error {
 	over := doublings(1, pick(s, 64.0, 8))
 	large := pick(s, 128<<10, 32<<10)
 	for _, size := range []int{16 << 10, large} {
-		c := chart.New(fmt.Sprintf("Allgather of %s on %d nodes: chains, with one subgroup a rail", chart.Size(float64(size)), hosts), "chains, M", "received by a rank, Gbit/s")
+		c := chart.New(fmt.Sprintf("Allgather of %s on %d nodes: chains, with one subgroup a rail", chart.Size(float64(size)),
+			hosts), "chains, M", "received by a rank, Gbit/s")
 		c.LogX(chart.Plain, over...)
 		for _, f := range fabrics {
 			pts, err := measure(c, f.name, f.tree, over, func(m int, one *Case) {
@@ -72,7 +74,8 @@ func schedule(s *sheet) error {
 		c.Y.Min, c.Y.Max = 0, 620
 		s.chart(fmt.Sprintf("chains-%dk", size>>10), c)
 	}
-	c := chart.New(fmt.Sprintf("Allgather of %s on %d nodes: subgroups, with 16 chains", chart.Size(float64(large)), hosts), "subgroups, G", "received by a rank, Gbit/s")
+	c := chart.New(fmt.Sprintf("Allgather of %s on %d nodes: subgroups, with 16 chains", chart.Size(float64(large)),
+		hosts), "subgroups, G", "received by a rank, Gbit/s")
 	groups := doublings(1, pick(s, 32.0, 4))
 	c.LogX(chart.Plain, groups...)
 	for _, f := range fabrics {
@@ -87,7 +90,8 @@ func schedule(s *sheet) error {
 	s.chart("subgroups", c)
 
 	few := min(hosts, 64) // what queues drop is repaired, which takes many events
-	c = chart.New(fmt.Sprintf("Allgather of %s on %d nodes, two tiers, G=8: chains where queues end", chart.Size(float64(large)), few), "chains, M", "received by a rank, Gbit/s")
+	c = chart.New(fmt.Sprintf("Allgather of %s on %d nodes, two tiers, G=8: chains where queues end",
+		chart.Size(float64(large)), few), "chains, M", "received by a rank, Gbit/s")
 	over = over[:len(over)-2]
 	c.LogX(chart.Plain, over...)
 	tree := fabrics[1].tree

@@ -29,7 +29,8 @@ func srnic(s *sheet) error {
 	losses := pick(s, []float64{1e-5, 1e-4, 1e-3, 3e-3, 1e-2, 3e-2}, []float64{1e-3, 1e-2})
 	c := chart.New("A stream between two hosts at 100 Gbit/s, packets of 1 KiB", "loss", "goodput, Gbit/s")
 	c.LogX(chart.Percent, losses...)
-	net := network.Config{Tree: fattree.Config{Hosts: 2}, Gbps: gbps, Latency: 5 * time.Microsecond, RTO: retransmit} // RTT about 20 us
+	// RTT about 20 us
+	net := network.Config{Tree: fattree.Config{Hosts: 2}, Gbps: gbps, Latency: 5 * time.Microsecond, RTO: retransmit}
 	at := map[string]float64{}
 	for _, way := range []struct {
 		name string
@@ -63,9 +64,12 @@ func srnic(s *sheet) error {
 	s.chart("", c)
 	s.claim("go-back-N at 1 % loss", "25 Gbit/s", "%.0f Gbit/s", at["go-back-N"]).agrees(near(25), at["go-back-N"])
 	repeat := at["selective repeat, 500 in flight"]
-	s.claim("selective repeat at 1 % loss", "75 Gbit/s", "%.0f Gbit/s with 500 packets in flight, %.0f with the bandwidth-delay product; ours %.0f", repeat, at["selective repeat"], at["ours"]).
+	s.claim("selective repeat at 1 % loss", "75 Gbit/s",
+		"%.0f Gbit/s with 500 packets in flight, %.0f with the bandwidth-delay product; ours %.0f", repeat,
+		at["selective repeat"], at["ours"]).
 		agrees(near(75), repeat)
-	s.claim("selective repeat to go-back-N at 1 % loss", "3x", "%.2fx; ours %.2fx", repeat/at["go-back-N"], at["ours"]/at["go-back-N"]).
+	s.claim("selective repeat to go-back-N at 1 % loss", "3x", "%.2fx; ours %.2fx", repeat/at["go-back-N"],
+		at["ours"]/at["go-back-N"]).
 		agrees(near(3), repeat/at["go-back-N"])
 	s.says("at 1 %% loss go-back-N has %.0f Gbit/s, selective repeat %.0f", at["go-back-N"], repeat)
 
@@ -82,8 +86,10 @@ func srnic(s *sheet) error {
 	}
 	const chunks = 32 // of each rank
 	ours := float64(stateOf(connections, chunks)) / 1e6
-	s.claim("memory to hear 10,000 peers", fmt.Sprintf("%.0f MB with selective repeat as is, %.1f MB in SRNIC", before, after),
-		"%.2f MB for an Allgather of %s from each, before the first loss; %d connections", ours, chart.Size(chunks*bitmapChunk), 2*int(math.Ceil(math.Log2(connections))))
+	s.claim("memory to hear 10,000 peers",
+		fmt.Sprintf("%.0f MB with selective repeat as is, %.1f MB in SRNIC", before, after),
+		"%.2f MB for an Allgather of %s from each, before the first loss; %d connections", ours,
+		chart.Size(chunks*bitmapChunk), 2*int(math.Ceil(math.Log2(connections))))
 	s.says("%.2f MB for 10,000 peers before the first loss", ours)
 	return nil
 }

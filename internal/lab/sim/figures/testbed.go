@@ -28,7 +28,8 @@ func testbed(nodes int) network.Config {
 
 // run runs a case and keeps its outcome as a row.
 func (s *sheet) run(c Case) (Outcome, error) {
-	s.step("%s: %s of %s by %s on %d nodes", s.name, c.Collective, chart.Size(float64(c.Bytes)), c.Algorithm, c.Net.Tree.Hosts)
+	s.step("%s: %s of %s by %s on %d nodes", s.name, c.Collective, chart.Size(float64(c.Bytes)), c.Algorithm,
+		c.Net.Tree.Hosts)
 	if c.Seed == 0 {
 		c.Seed = s.Seed
 	}

@@ -90,7 +90,8 @@ func throughput(s *sheet) error {
 		most         float64
 	}{{scatterGather, "up to 1.3x (k-nomial)", 1.3}, {"knomial", "up to 1.3x", 1.3}, {"binary", "up to 4.75x", 4.75}} {
 		r, at := best(b, claim.other)
-		s.claim("Broadcast by multicast to "+claim.other, claim.paper, "up to %.2fx, at %s", r, chart.Size(sizes[at])).agrees(near(claim.most), r)
+		s.claim("Broadcast by multicast to "+claim.other, claim.paper, "up to %.2fx, at %s", r,
+			chart.Size(sizes[at])).agrees(near(claim.most), r)
 		s.says("%.1fx of %s", r, claim.other)
 	}
 	sizes = pick(s, doublings(4<<10, 256<<10), []float64{4 << 10, 64 << 10})
@@ -100,7 +101,8 @@ func throughput(s *sheet) error {
 	}
 	last := len(sizes) - 1
 	r := g[Multicast][last] / g["ring"][last]
-	s.claim("Allgather of "+chart.Size(sizes[last])+" by multicast to ring", "same throughput", "%.2fx", r).agrees(near(1), r)
+	s.claim("Allgather of "+chart.Size(sizes[last])+" by multicast to ring", "same throughput", "%.2fx", r).agrees(near(1),
+		r)
 	s.says("it has %.2fx a ring's throughput", r)
 	return nil
 }

@@ -20,7 +20,8 @@ type trafficRow struct {
 // traffic counts what an Allgather moves over a fat tree of radix 32 (fig. 2).
 func traffic(s *sheet) error {
 	const radix, full = 32, 1024
-	c := chart.New("Allgather: bytes over all links, to those of multicast (radix 32, three tiers)", "nodes", "times as many bytes")
+	c := chart.New("Allgather: bytes over all links, to those of multicast (radix 32, three tiers)", "nodes",
+		"times as many bytes")
 	c.LogX(chart.Plain, doublings(16, full)...)
 	last := map[string]float64{}
 	for _, algorithm := range []string{"doubling", "ring", Multicast} {
@@ -53,8 +54,10 @@ func traffic(s *sheet) error {
 	c.Level("the paper: 2x", 16, full, 2)
 	c.Y.Min, c.Y.Max = 0, 7
 	s.chart("", c)
-	s.claim("traffic of a ring Allgather to multicast's, 1024 nodes", "2x", "%.3fx", last["ring"]).agrees(within(1.95, 2), last["ring"])
-	s.claim(fmt.Sprintf("the same, simulated on %.0f nodes, with all headers and control messages", simulated.X), "2x", "%.3fx", simulated.Y).agrees(within(1.95, 2), simulated.Y)
+	s.claim("traffic of a ring Allgather to multicast's, 1024 nodes", "2x", "%.3fx", last["ring"]).agrees(within(1.95, 2),
+		last["ring"])
+	s.claim(fmt.Sprintf("the same, simulated on %.0f nodes, with all headers and control messages", simulated.X), "2x",
+		"%.3fx", simulated.Y).agrees(within(1.95, 2), simulated.Y)
 	s.claim("of recursive doubling, or a linear one", "not given", "%.2fx", last["doubling"])
 	s.says("%.3fx by count, %.3fx by the links' counters", last["ring"], simulated.Y)
 	return nil
@@ -62,7 +65,9 @@ func traffic(s *sheet) error {
 
 // simulate returns what the links' counters say of an Allgather of 128 KiB, a ring to ours.
 func simulate(s *sheet, nodes, radix int) (chart.Point, error) {
-	net := network.Config{Tree: fattree.Config{Hosts: nodes, Radix: radix, Tiers: 3}, Gbps: 200, Latency: 500 * time.Nanosecond}
+	net := network.Config{
+		Tree: fattree.Config{Hosts: nodes, Radix: radix, Tiers: 3}, Gbps: 200, Latency: 500 * time.Nanosecond,
+	}
 	bytes := map[string]float64{}
 	for _, way := range []Case{{Algorithm: Multicast, Train: 8}, {Algorithm: "ring", Train: 32}} {
 		way.Collective, way.Bytes, way.Net = "allgather", 128<<10, net

@@ -43,7 +43,9 @@ func transports(s *sheet) error {
 		perMessage = append(perMessage, chart.Point{X: size, Y: row.Instructions / 1e6})
 		perPacket = append(perPacket, chart.Point{X: size, Y: ud.perGiB(packetBytes) / 1e6})
 	}
-	if err := s.row(transportRow{Transport: ud.name, Chunk: packetBytes, Instructions: ud.perGiB(packetBytes)}); err != nil {
+	if err := s.row(transportRow{
+		Transport: ud.name, Chunk: packetBytes, Instructions: ud.perGiB(packetBytes),
+	}); err != nil {
 		return err
 	}
 	work.Line("UD, a chunk is a packet of 4 KiB and is copied", perPacket)
@@ -60,7 +62,9 @@ func transports(s *sheet) error {
 	}{{ud, packetBytes}, {uc, 16 << 10}, {uc, largest}} {
 		var pts []chart.Point
 		for _, p := range losses {
-			row := transportRow{Transport: d.name, Chunk: d.chunk, Instructions: d.perGiB(d.chunk), Loss: p, Again: again(d.chunk, p)}
+			row := transportRow{
+				Transport: d.name, Chunk: d.chunk, Instructions: d.perGiB(d.chunk), Loss: p, Again: again(d.chunk, p),
+			}
 			if err := s.row(row); err != nil {
 				return err
 			}
@@ -74,15 +78,18 @@ func transports(s *sheet) error {
 	s.chart("loss", lost)
 
 	least, most := uc.perGiB(largest), ud.perGiB(packetBytes)
-	s.claim("software over UD, and over UC with messages of "+chart.Size(float64(largest)), "for each datagram, for each message",
+	s.claim("software over UD, and over UC with messages of "+chart.Size(float64(largest)),
+		"for each datagram, for each message",
 		"%.1f and %.1f million instructions a GiB", most/1e6, least/1e6).arithmetic()
 	copying := func(uc, ud *datapath) float64 { return ud.instructions - uc.instructions }
 	ours, theirs := copying(uc, ud), copying(&datapaths[1].paper, &datapaths[0].paper)
-	s.claim("instructions that UC spares a packet, as it stages no copy", "66 instead of 113, so 47", "%.0f instead of %.0f, so %.0f", uc.instructions, ud.instructions, ours).
+	s.claim("instructions that UC spares a packet, as it stages no copy", "66 instead of 113, so 47",
+		"%.0f instead of %.0f, so %.0f", uc.instructions, ud.instructions, ours).
 		agrees(near(theirs), ours)
 	s.says("UC spares %.0f instructions a packet, the paper's %.0f", ours, theirs)
 	const p = 1e-4
 	s.claim("fetched again over UC and UD, 0.01 % of packets lost", "the entire message is dropped",
-		"%.2f and %.2f %%, messages of %s", 100*again(largest, p), 100*again(packetBytes, p), chart.Size(float64(largest))).arithmetic()
+		"%.2f and %.2f %%, messages of %s", 100*again(largest, p), 100*again(packetBytes, p),
+		chart.Size(float64(largest))).arithmetic()
 	return nil
 }

@@ -60,13 +60,16 @@ func (n noise) under(s *sheet, c Case, runs int) (spreadRow, error) {
 
 func (n noise) run(s *sheet, c Case, runs int) (spreadRow, error) {
 	hosts := c.Net.Tree.Hosts
-	row := spreadRow{Collective: c.Collective, Algorithm: c.Algorithm, Nodes: hosts, Bytes: c.Bytes, Noise: n.name, Seed: s.Seed}
+	row := spreadRow{
+		Collective: c.Collective, Algorithm: c.Algorithm, Nodes: hosts, Bytes: c.Bytes, Noise: n.name, Seed: s.Seed,
+	}
 	calm, err := c.Run(nil)
 	if err != nil {
 		return row, err
 	}
 	row.CalmUS = calm.TimeUS
-	s.step("%s: %d times a %s of %s by %s, %s", s.name, runs, c.Collective, chart.Size(float64(c.Bytes)), c.Algorithm, n.name)
+	s.step("%s: %d times a %s of %s by %s, %s", s.name, runs, c.Collective, chart.Size(float64(c.Bytes)), c.Algorithm,
+		n.name)
 	// An operation that noise makes longer than that ends in peace.
 	until := 5*time.Duration(calm.TimeUS*1e3) + 10*n.gap
 	for i := range runs {
@@ -102,9 +105,11 @@ func variability(s *sheet) error {
 		{"allgather", "Allgather", []string{Multicast, "ring"}},
 		{"broadcast", "Broadcast", []string{Multicast, "knomial", "binary"}},
 	} {
-		spread := chart.New(fmt.Sprintf("%s on %d nodes whose hosts stop now and then", what.title, nodes), "bytes a rank", "5th to 95th of a hundred times, % of the median")
+		spread := chart.New(fmt.Sprintf("%s on %d nodes whose hosts stop now and then", what.title, nodes), "bytes a rank",
+			"5th to 95th of a hundred times, % of the median")
 		spread.LogX(chart.Size, sizes...)
-		shares := chart.New(fmt.Sprintf("%s of %s on %d nodes whose hosts stop: %s", what.title, chart.Size(sizes[last]), nodes, noises[0].name), "time, to that without noise", "share of operations, %")
+		shares := chart.New(fmt.Sprintf("%s of %s on %d nodes whose hosts stop: %s", what.title, chart.Size(sizes[last]),
+			nodes, noises[0].name), "time, to that without noise", "share of operations, %")
 		most := 0.0
 		for _, n := range noises {
 			spreads := map[string][]float64{}
@@ -112,7 +117,9 @@ func variability(s *sheet) error {
 				var pts []chart.Point
 				var large spreadRow
 				for _, size := range sizes {
-					row, err := n.under(s, Case{Collective: what.collective, Algorithm: algorithm, Bytes: int(size), Segment: packetBytes, Net: testbed(nodes)}, runs)
+					row, err := n.under(s, Case{
+						Collective: what.collective, Algorithm: algorithm, Bytes: int(size), Segment: packetBytes, Net: testbed(nodes),
+					}, runs)
 					if err != nil {
 						return err
 					}
@@ -132,7 +139,8 @@ func variability(s *sheet) error {
 					if i == 0 {
 						paper = "not given for small ones"
 					}
-					claim := s.claim(fmt.Sprintf("spread of %s of %s, %s: multicast and %s", what.title, chart.Size(sizes[i]), n.name, other), paper,
+					claim := s.claim(fmt.Sprintf("spread of %s of %s, %s: multicast and %s", what.title, chart.Size(sizes[i]), n.name,
+						other), paper,
 						"%.1f and %.1f %%", 100*mine, 100*theirs)
 					if i == last {
 						claim.agrees(atMost(0.8), mine/max(theirs, 1e-9)) // a spread of nothing is smaller than any

@@ -121,7 +121,8 @@ func stream(seed uint64, tree bool, queue, chunks int) Scenario {
 	s := Scenario{
 		Seed: seed, Parents: []int{-1}, At: []int{0, 0, 0, 0}, Depth: 1,
 		Terms: innetwork.Terms{
-			Ranks: 4, Stripes: 1, Chunk: 64, Slots: 64, Queue: queue, Wide: tree, Cutoff: 2 * time.Millisecond, Reorder: 200 * time.Microsecond,
+			Ranks: 4, Stripes: 1, Chunk: 64, Slots: 64, Queue: queue, Wide: tree, Cutoff: 2 * time.Millisecond,
+			Reorder: 200 * time.Microsecond,
 		},
 		Ops: []Op{{Op: collective.Op{Count: 16 * chunks, Type: reduce.F32}}},
 		Net: Net{Delay: 10 * time.Microsecond, Queue: 1 << 20, Work: 200 * time.Nanosecond},
@@ -276,7 +277,8 @@ func TestLossCosts(t *testing.T) {
 				require.NoError(t, r.Err, "%s", r.String())
 				sum(&total, &r)
 			}
-			t.Logf("tree %t, queue %d: lost %v; %d resent, %d again, %d gaps, %d polls", tree, queue, lost, total.Resent, total.Again, total.Gaps, total.Polls)
+			t.Logf("tree %t, queue %d: lost %v; %d resent, %d again, %d gaps, %d polls", tree, queue, lost, total.Resent,
+				total.Again, total.Gaps, total.Polls)
 			contributions, results := float64(lost[wire.Contribution]+lost[wire.Kept]), float64(lost[wire.Result])
 			assert.LessOrEqual(t, float64(total.Resent), 1.1*float64(slots))
 			assert.LessOrEqual(t, float64(total.Gaps), 1.1*contributions)

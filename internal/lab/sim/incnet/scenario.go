@@ -108,9 +108,11 @@ func Random(seed uint64) Scenario {
 	}
 	s.Prune()
 	s.Terms = innetwork.Terms{
-		Ranks: p, Stripes: pick(r, 1, 1, 2, 1+r.IntN(5)), Chunk: 8 * pick(r, 1, 2, 3, 8, 32, 128, 1+r.IntN(128), 1000, 3000, 6000, 8192),
+		Ranks: p, Stripes: pick(r, 1, 1, 2, 1+r.IntN(5)),
+		Chunk: 8 * pick(r, 1, 2, 3, 8, 32, 128, 1+r.IntN(128), 1000, 3000, 6000, 8192),
 		Slots: 1 << r.IntN(7), Queue: pick(r, 0, 1, 4, 1+r.IntN(64)), Wide: len(s.Parents) > 1,
-		Cutoff: pick(r, 200*time.Microsecond, time.Millisecond, 2*time.Millisecond), Reorder: pick(r, 0, 20*time.Microsecond, 200*time.Microsecond),
+		Cutoff:  pick(r, 200*time.Microsecond, time.Millisecond, 2*time.Millisecond),
+		Reorder: pick(r, 0, 20*time.Microsecond, 200*time.Microsecond),
 	}
 	s.randomTracks(seed)
 	for s.Terms.Slots > 1 && s.Terms.Slots*s.Terms.Stripes*p*s.Terms.Chunk > maxMemory {
@@ -128,7 +130,8 @@ func Random(seed uint64) Scenario {
 		Late: pick(r, 0, 0, 0, 0.1), Forge: pick(r, 0, 0, 0, 0.1), Full: pick(r, 0, 0, 0, 0.1, 0.5),
 	}
 	for range pick(r, 0, 0, 0, 1, 2) {
-		s.NodeCrashes = append(s.NodeCrashes, Crash{r.IntN(len(s.Parents)), upTo(r, 5*time.Millisecond), upTo(r, 5*time.Millisecond)})
+		s.NodeCrashes = append(s.NodeCrashes,
+			Crash{r.IntN(len(s.Parents)), upTo(r, 5*time.Millisecond), upTo(r, 5*time.Millisecond)})
 	}
 	if r.IntN(8) == 0 {
 		s.RankCrash = &Crash{r.IntN(p), upTo(r, 5*time.Millisecond), upTo(r, 20*time.Millisecond)}
@@ -181,7 +184,8 @@ func (s *Scenario) Prune() {
 
 // randomOps draws the script.
 func (s *Scenario) randomOps(r *rand.Rand) {
-	types := []reduce.Type{reduce.F32, reduce.F32, reduce.BF16, reduce.F16, reduce.E4M3, reduce.E5M2, reduce.F64, reduce.I32, reduce.U8, reduce.I64, reduce.I16}
+	types := []reduce.Type{reduce.F32, reduce.F32, reduce.BF16, reduce.F16, reduce.E4M3, reduce.E5M2, reduce.F64,
+		reduce.I32, reduce.U8, reduce.I64, reduce.I16}
 	ops := []reduce.Op{reduce.Sum, reduce.Sum, reduce.Avg, reduce.Max, reduce.Min, reduce.Prod, reduce.PremulSum}
 	n := pick(r, 1, 1+r.IntN(4), 1+r.IntN(40))
 	if s.Terms.Ranks > 64 {
@@ -189,7 +193,10 @@ func (s *Scenario) randomOps(r *rand.Rand) {
 	}
 	left := maxContributions
 	for range n {
-		o := Op{Op: collective.Op{Type: pick(r, types...), Reduction: pick(r, ops...), Factor: pick(r, 0.0, 2, 3)}, InPlace: r.IntN(2) == 0}
+		o := Op{
+			Op:      collective.Op{Type: pick(r, types...), Reduction: pick(r, ops...), Factor: pick(r, 0.0, 2, 3)},
+			InPlace: r.IntN(2) == 0,
+		}
 		owners := s.Terms.Ranks
 		if r.IntN(3) == 0 {
 			o.To, owners = wire.ToRank(r.IntN(s.Terms.Ranks)), 1
@@ -222,8 +229,10 @@ func (s *Scenario) String() string {
 	if s.RankCrash != nil {
 		crash = fmt.Sprintf("%+v", *s.RankCrash)
 	}
-	return fmt.Sprintf("seed %d: P %d, tree %v, at %v, stripes %d, tracks %d, chunk %d, slots %d, queue %d, reproducible %t, %d ops, depth %d, skew %v, "+
+	return fmt.Sprintf("seed %d: P %d, tree %v, at %v, stripes %d, tracks %d, chunk %d, slots %d, queue %d, "+
+		"reproducible %t, %d ops, depth %d, skew %v, "+
 		"cutoff %v, reorder %v, net %+v, node crashes %v, rank crash %s",
-		s.Seed, t.Ranks, s.Parents, s.At, t.Stripes, t.Tracks, t.Chunk, t.Slots, t.Queue, s.Reproducible, len(s.Ops), s.Depth, s.Skew,
+		s.Seed, t.Ranks, s.Parents, s.At, t.Stripes, t.Tracks, t.Chunk, t.Slots, t.Queue, s.Reproducible, len(s.Ops), s.Depth,
+		s.Skew,
 		t.Cutoff, t.Reorder, s.Net, s.NodeCrashes, crash)
 }

@@ -41,7 +41,8 @@ func (c *Config) check(t *fattree.Tree) error {
 	case !rate(c.Gbps):
 		return fmt.Errorf("network: Gbps is %v, allowed are %v to %v", c.Gbps, MinGbps, MaxGbps)
 	case c.UplinkGbps != 0 && !rate(c.UplinkGbps):
-		return fmt.Errorf("network: UplinkGbps is %v, allowed are %v to %v, and 0 for as Gbps", c.UplinkGbps, MinGbps, MaxGbps)
+		return fmt.Errorf("network: UplinkGbps is %v, allowed are %v to %v, and 0 for as Gbps", c.UplinkGbps, MinGbps,
+			MaxGbps)
 	case mtu <= Header || mtu > 1<<20:
 		return fmt.Errorf("network: MTU is %d, allowed are %d to %d, and 0 for %d", c.MTU, Header+1, 1<<20, 4096+Header)
 	case c.Queue < 0 || c.Queue > 0 && c.Queue < mtu:

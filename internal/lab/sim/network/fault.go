@@ -86,14 +86,16 @@ func (f *Faults) check(t *fattree.Tree) error {
 		return nil
 	}
 	var errs []error
-	errs = append(errs, odds("Loss", f.Loss), odds("LinkLoss", f.LinkLoss), odds("Corrupt", f.Corrupt), odds("Duplicate", f.Duplicate), odds("MulticastLoss", f.MulticastLoss))
+	errs = append(errs, odds("Loss", f.Loss), odds("LinkLoss", f.LinkLoss), odds("Corrupt", f.Corrupt),
+		odds("Duplicate", f.Duplicate), odds("MulticastLoss", f.MulticastLoss))
 	if !(f.Burst >= 0 && f.Burst <= 1e9) || f.Burst > 0 && f.Burst < 1 {
 		errs = append(errs, fmt.Errorf("network: Faults.Burst is %v packets, allowed are 1 to 1e9, and 0 for 1", f.Burst))
 	}
 	for i, l := range f.Lossy {
 		errs = append(errs, odds(fmt.Sprintf("Lossy[%d].Loss", i), l.Loss))
 		if !linked(t, l.A, l.B) {
-			errs = append(errs, fmt.Errorf("network: Faults.Lossy[%d] is between nodes %d and %d, allowed are nodes with a link", i, l.A, l.B))
+			errs = append(errs,
+				fmt.Errorf("network: Faults.Lossy[%d] is between nodes %d and %d, allowed are nodes with a link", i, l.A, l.B))
 		}
 	}
 	for i, p := range f.Pauses {
@@ -104,7 +106,8 @@ func (f *Faults) check(t *fattree.Tree) error {
 		for i, s := range all {
 			errs = append(errs, host(fmt.Sprintf("%s[%d]", name, i), s.Node))
 			if !(s.Factor > 0 && s.Factor <= MaxFactor) {
-				errs = append(errs, fmt.Errorf("network: Faults.%s[%d].Factor is %v, allowed are above 0, up to %v", name, i, s.Factor, MaxFactor))
+				errs = append(errs,
+					fmt.Errorf("network: Faults.%s[%d].Factor is %v, allowed are above 0, up to %v", name, i, s.Factor, MaxFactor))
 			}
 		}
 	}

@@ -14,7 +14,8 @@ import (
 // Losses have the mean asked for, in runs of the length asked for.
 func TestLossMean(t *testing.T) {
 	for _, x := range []struct{ loss, burst, run float64 }{
-		{0.01, 0, 1 / 0.99}, {0.3, 1, 1 / 0.7}, {0.01, 10, 10}, {0.2, 4, 4}, {0.001, 50, 50}, {0.9, 2, 9 + 1}, {1, 3, 0}, {0, 3, 0},
+		{0.01, 0, 1 / 0.99}, {0.3, 1, 1 / 0.7}, {0.01, 10, 10}, {0.2, 4, 4}, {0.001, 50, 50}, {0.9, 2, 9 + 1}, {1, 3, 0},
+		{0, 3, 0},
 	} {
 		n, all := build(t, Config{Tree: fattree.Config{Hosts: 2}, Faults: Faults{Loss: x.loss, Burst: x.burst}})
 		const packets = 400_000
@@ -101,7 +102,9 @@ func TestLossyLink(t *testing.T) {
 	leaf := fattree.Config{Hosts: 8, Leaves: 2, Spines: 1}
 	tree, err := fattree.New(leaf)
 	require.NoError(t, err)
-	n, all := build(t, Config{Tree: leaf, Faults: Faults{Lossy: []LossyLink{{tree.Root(0), tree.Leaf(7, 0), 1}, {1, tree.Leaf(1, 0), 1}}}})
+	n, all := build(t, Config{
+		Tree: leaf, Faults: Faults{Lossy: []LossyLink{{tree.Root(0), tree.Leaf(7, 0), 1}, {1, tree.Leaf(1, 0), 1}}},
+	})
 	send(n, Packet{To: Multicast})
 	run(t, n)
 	for h := range 8 {
@@ -237,7 +240,9 @@ func TestSlow(t *testing.T) {
 func TestCrash(t *testing.T) {
 	for _, lossless := range []bool{false, true} {
 		for _, jitter := range []Time{0, 3000} {
-			n, all := build(t, Config{Tree: two, Latency: 500, Cost: 100, Lossless: lossless, Queue: 8320, Faults: Faults{LinkLoss: 0.2, Jitter: jitter}})
+			n, all := build(t, Config{
+				Tree: two, Latency: 500, Cost: 100, Lossless: lossless, Queue: 8320, Faults: Faults{LinkLoss: 0.2, Jitter: jitter},
+			})
 			sending := uint64(0)
 			burst := func() {
 				for range 20 {
@@ -342,7 +347,8 @@ func TestCrashedSwitch(t *testing.T) {
 // Switches are nodes that packets are addressed to and that send.
 func TestSwitches(t *testing.T) {
 	for _, lossless := range []bool{false, true} {
-		n, all := build(t, Config{Tree: fattree.Config{Hosts: 60, Radix: 8, Rails: 2}, Latency: 500, Lossless: lossless, Queue: 10_000})
+		n, all := build(t,
+			Config{Tree: fattree.Config{Hosts: 60, Radix: 8, Rails: 2}, Latency: 500, Lossless: lossless, Queue: 10_000})
 		tree := n.Tree()
 		for k := range tree.Trees() {
 			root := tree.Root(k)
@@ -371,23 +377,47 @@ func TestSelf(t *testing.T) {
 
 func TestWrongConfigs(t *testing.T) {
 	for want, edit := range map[string]func(*Config){
-		"network: Gbps is 0, allowed are 0.001 to 1e+06":                                   func(c *Config) { c.Gbps = 0 },
-		"network: UplinkGbps is -1, allowed are 0.001 to 1e+06, and 0 for as Gbps":         func(c *Config) { c.UplinkGbps = -1 },
-		"network: MTU is 64, allowed are 65 to 1048576, and 0 for 4160":                    func(c *Config) { c.MTU = 64 },
-		"network: Queue is 100 bytes, allowed are 4160 (MTU) and more, and 0 for any":      func(c *Config) { c.Queue = 100 },
-		"network: Workers is -1, allowed are 1 to 1024, and 0 for 1":                       func(c *Config) { c.Workers = -1 },
-		"network: CostPerByte is NaN ns, allowed are 0 to 1e6":                             func(c *Config) { c.CostPerByte = math.NaN() },
-		"network: Depth is -1 packets, allowed are 1 and more, and 0 for any":              func(c *Config) { c.Depth = -1 },
-		"network: Latency is -1ns, allowed are 0s to 1h0m0s":                               func(c *Config) { c.Latency = -1 },
-		"network: Faults.Loss is 1.5, allowed are 0 to 1":                                  func(c *Config) { c.Faults.Loss = 1.5 },
-		"network: Faults.Burst is 0.5 packets, allowed are 1 to 1e9, and 0 for 1":          func(c *Config) { c.Faults.Burst = 0.5 },
-		"network: Faults.Lossy[0] is between nodes 0 and 1, allowed are nodes with a link": func(c *Config) { c.Faults.Lossy = []LossyLink{{0, 1, 1}} },
-		"network: Faults.Pauses[0] is of node 8, allowed are hosts, 0 to 7":                func(c *Config) { c.Faults.Pauses = []Pause{{8, 0, 1}} },
-		"network: Faults.Slow[0].Factor is 0, allowed are above 0, up to 1e+06":            func(c *Config) { c.Faults.Slow = []Slow{{1, 0}} },
-		"network: Faults.SlowNIC[0] is of node -1, allowed are hosts, 0 to 7":              func(c *Config) { c.Faults.SlowNIC = []Slow{{-1, 1}} },
-		"network: Faults.Partitions[0].For is -1ns, allowed are 0s to 1h0m0s":              func(c *Config) { c.Faults.Partitions = []Partition{{Hosts: []int{1}, For: -1}} },
-		"network: Faults.Partitions[0] is of node 9, allowed are hosts, 0 to 7":            func(c *Config) { c.Faults.Partitions = []Partition{{Hosts: []int{9}, For: 1}} },
-		"fattree: Hosts is 0, allowed are 1 to 1048576":                                    func(c *Config) { c.Tree.Hosts = 0 },
+		"network: Gbps is 0, allowed are 0.001 to 1e+06": func(c *Config) { c.Gbps = 0 },
+		"network: UplinkGbps is -1, allowed are 0.001 to 1e+06, and 0 for as Gbps": func(c *Config) {
+			c.UplinkGbps = -1
+		},
+		"network: MTU is 64, allowed are 65 to 1048576, and 0 for 4160":               func(c *Config) { c.MTU = 64 },
+		"network: Queue is 100 bytes, allowed are 4160 (MTU) and more, and 0 for any": func(c *Config) { c.Queue = 100 },
+		"network: Workers is -1, allowed are 1 to 1024, and 0 for 1": func(c *Config) {
+			c.Workers = -1
+		},
+		"network: CostPerByte is NaN ns, allowed are 0 to 1e6": func(c *Config) {
+			c.CostPerByte = math.NaN()
+		},
+		"network: Depth is -1 packets, allowed are 1 and more, and 0 for any": func(c *Config) { c.Depth = -1 },
+		"network: Latency is -1ns, allowed are 0s to 1h0m0s": func(c *Config) {
+			c.Latency = -1
+		},
+		"network: Faults.Loss is 1.5, allowed are 0 to 1": func(c *Config) {
+			c.Faults.Loss = 1.5
+		},
+		"network: Faults.Burst is 0.5 packets, allowed are 1 to 1e9, and 0 for 1": func(c *Config) {
+			c.Faults.Burst = 0.5
+		},
+		"network: Faults.Lossy[0] is between nodes 0 and 1, allowed are nodes with a link": func(c *Config) {
+			c.Faults.Lossy = []LossyLink{{0, 1, 1}}
+		},
+		"network: Faults.Pauses[0] is of node 8, allowed are hosts, 0 to 7": func(c *Config) {
+			c.Faults.Pauses = []Pause{{8, 0, 1}}
+		},
+		"network: Faults.Slow[0].Factor is 0, allowed are above 0, up to 1e+06": func(c *Config) {
+			c.Faults.Slow = []Slow{{1, 0}}
+		},
+		"network: Faults.SlowNIC[0] is of node -1, allowed are hosts, 0 to 7": func(c *Config) {
+			c.Faults.SlowNIC = []Slow{{-1, 1}}
+		},
+		"network: Faults.Partitions[0].For is -1ns, allowed are 0s to 1h0m0s": func(c *Config) {
+			c.Faults.Partitions = []Partition{{Hosts: []int{1}, For: -1}}
+		},
+		"network: Faults.Partitions[0] is of node 9, allowed are hosts, 0 to 7": func(c *Config) {
+			c.Faults.Partitions = []Partition{{Hosts: []int{9}, For: 1}}
+		},
+		"fattree: Hosts is 0, allowed are 1 to 1048576": func(c *Config) { c.Tree.Hosts = 0 },
 	} {
 		c := Config{Tree: star, Gbps: 100}
 		edit(&c)
@@ -403,7 +433,9 @@ func TestWrongConfigs(t *testing.T) {
 func TestJSON(t *testing.T) {
 	c := Config{
 		Tree: two, Gbps: 200, Lossless: true, RTO: 5, CostPerByte: 0.25,
-		Faults: Faults{Lossy: []LossyLink{{1, 2, 0.5}}, Partitions: []Partition{{[]int{1, 2}, 3, 4, true}}, Pauses: []Pause{{1, 2, 3}}},
+		Faults: Faults{
+			Lossy: []LossyLink{{1, 2, 0.5}}, Partitions: []Partition{{[]int{1, 2}, 3, 4, true}}, Pauses: []Pause{{1, 2, 3}},
+		},
 	}
 	text, err := json.Marshal(c)
 	require.NoError(t, err)
@@ -416,7 +448,8 @@ func TestJSON(t *testing.T) {
 func TestBusy(t *testing.T) {
 	for _, jitter := range []Time{0, 1} { // on their way from the switch, or landing
 		// 100 ns a link and 1 ms to its other end, 10 us to take it.
-		n, all := build(t, Config{Tree: star, Latency: time.Millisecond, Cost: 10_000, Workers: 2, Faults: Faults{Jitter: jitter}})
+		n, all := build(t,
+			Config{Tree: star, Latency: time.Millisecond, Cost: 10_000, Workers: 2, Faults: Faults{Jitter: jitter}})
 		busy := map[Time]Time{}
 		all[7].wake = func(tag uint64) {
 			if tag > 0 {

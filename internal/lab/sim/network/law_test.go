@@ -17,7 +17,9 @@ import (
 // and nothing else.
 func TestBroadcastCounters(t *testing.T) {
 	for _, lossless := range []bool{false, true} {
-		n, _ := build(t, Config{Tree: fattree.Config{Hosts: 188, Leaves: 12, Spines: 6}, Latency: 500, Lossless: lossless, Queue: 1 << 20})
+		n, _ := build(t, Config{
+			Tree: fattree.Config{Hosts: 188, Leaves: 12, Spines: 6}, Latency: 500, Lossless: lossless, Queue: 1 << 20,
+		})
 		const packets = 24
 		for k := range int32(packets) {
 			send(n, Packet{From: 17, To: Multicast, Group: k, Bytes: 4096})
@@ -59,7 +61,8 @@ func randomConfig(t *rapid.T) Config {
 		}).Draw(t, "tree"),
 		Gbps: draw("gbps", 10, 100, 400), UplinkGbps: draw("uplink", 0, 100),
 		Latency: Time(draw("latency", 0, 500, 10_000)), Workers: int(draw("workers", 1, 2, 3)),
-		Cost: Time(draw("cost", 0, 100, 3000)), CostPerByte: draw("perbyte", 0, 0.05), Adaptive: rapid.Bool().Draw(t, "adaptive"),
+		Cost: Time(draw("cost", 0, 100, 3000)), CostPerByte: draw("perbyte", 0, 0.05),
+		Adaptive: rapid.Bool().Draw(t, "adaptive"),
 	}
 	c.Queue = int(draw("queue", 0, 4160, 20_000))
 	c.Depth = int(draw("depth", 0, 1, 20))
@@ -71,7 +74,9 @@ func randomConfig(t *rapid.T) Config {
 		f.Jitter = Time(draw("jitter", 0, 100, 100_000))
 		f.Pauses = []Pause{{1, 1000, 500_000}, {2, 5000, 100}, {1, 300_000, 300_000}}
 		f.Slow, f.SlowNIC = []Slow{{3, 5}}, []Slow{{4, 3}}
-		f.Partitions = []Partition{{Hosts: []int{0, 2}, At: 20_000, For: Time(draw("partition", 0, 1e6)), Split: rapid.Bool().Draw(t, "split")}}
+		f.Partitions = []Partition{{
+			Hosts: []int{0, 2}, At: 20_000, For: Time(draw("partition", 0, 1e6)), Split: rapid.Bool().Draw(t, "split"),
+		}}
 	}
 	return c
 }
@@ -211,7 +216,9 @@ func TestLossless(t *testing.T) {
 		hosts := n.Tree().Hosts
 		want := make([]int, hosts)
 		for k := range rapid.IntRange(1, 400).Draw(t, "packets") {
-			p := Packet{From: int32(k % hosts), To: int32(rapid.IntRange(0, hosts-1).Draw(t, "to")), Group: int32(k), Bytes: 4096}
+			p := Packet{
+				From: int32(k % hosts), To: int32(rapid.IntRange(0, hosts-1).Draw(t, "to")), Group: int32(k), Bytes: 4096,
+			}
 			if rapid.Bool().Draw(t, "multicast") {
 				p.To = Multicast
 			}

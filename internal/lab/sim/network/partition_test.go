@@ -9,7 +9,8 @@ import (
 
 // Partitions hold reliable packets up until they heal.
 func TestPartition(t *testing.T) {
-	n, all := build(t, Config{Tree: two, Faults: Faults{Partitions: []Partition{{Hosts: []int{3, 4}, For: 20 * time.Millisecond}}}})
+	n, all := build(t,
+		Config{Tree: two, Faults: Faults{Partitions: []Partition{{Hosts: []int{3, 4}, For: 20 * time.Millisecond}}}})
 	send(n, Packet{To: 3, Reliable: true, Tag: 1})
 	send(n, Packet{From: 4, To: 9, Reliable: true})
 	send(n, Packet{To: 3})
@@ -25,7 +26,10 @@ func TestPartition(t *testing.T) {
 func TestSplit(t *testing.T) {
 	inside := []int{0, 1, 9, 31}
 	for _, lossless := range []bool{false, true} {
-		n, all := build(t, Config{Tree: two, Latency: 500, Lossless: lossless, Queue: 8320, Faults: Faults{Partitions: []Partition{{Hosts: inside, At: 1000, For: 40_000, Split: true}}}})
+		n, all := build(t, Config{
+			Tree: two, Latency: 500, Lossless: lossless, Queue: 8320,
+			Faults: Faults{Partitions: []Partition{{Hosts: inside, At: 1000, For: 40_000, Split: true}}},
+		})
 		side := map[int32]bool{}
 		for _, h := range inside {
 			side[int32(h)] = true
@@ -67,7 +71,8 @@ func TestSplit(t *testing.T) {
 
 // Switches are on the side of the hosts that a split does not name.
 func TestSplitSwitches(t *testing.T) {
-	n, all := build(t, Config{Tree: two, Faults: Faults{Partitions: []Partition{{Hosts: []int{3}, For: time.Second, Split: true}}}})
+	n, all := build(t,
+		Config{Tree: two, Faults: Faults{Partitions: []Partition{{Hosts: []int{3}, For: time.Second, Split: true}}}})
 	root := int32(n.Tree().Root(0))
 	send(n, Packet{From: 3, To: root})
 	send(n, Packet{From: 4, To: root})

@@ -30,7 +30,7 @@ var (
 )
 
 // Crosses returns what a collective passes over each host's link, on two hosts or more.
-func (w Way) Crosses(c Collective, hosts, perHost int) crossing.Link {
+func (w Way) Crosses(c Collective, hosts, perHost int) crossing.Load {
 	law := crossing.Way(w)
 	switch c {
 	case Allgather:

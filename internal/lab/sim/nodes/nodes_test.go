@@ -9,7 +9,9 @@ import (
 )
 
 func size(hosts, perHost, bytes int) Config {
-	return Config{Hosts: hosts, PerHost: perHost, Bytes: bytes, Gbps: 200, Latency: 500 * time.Nanosecond, Train: 4, Seed: 1}
+	return Config{
+		Hosts: hosts, PerHost: perHost, Bytes: bytes, Gbps: 200, Latency: 500 * time.Nanosecond, Train: 4, Seed: 1,
+	}
 }
 
 // A host's link passes the bytes of the law, no less, and at most 3 % more, for headers, control messages and
@@ -24,7 +26,8 @@ func TestCrosses(t *testing.T) {
 					require.Zero(t, r.Repaired)
 					law := w.Crosses(what, c.Hosts, c.PerHost)
 					out, in := float64(r.Out)/float64(c.Bytes*law.Out), float64(r.In)/float64(c.Bytes*law.In)
-					t.Logf("out %.3f and in %.3f of the law, time %.3f of what is allowed", out, in, float64(r.Time)/float64(c.Allowed(w, what)))
+					t.Logf("out %.3f and in %.3f of the law, time %.3f of what is allowed", out, in,
+						float64(r.Time)/float64(c.Allowed(w, what)))
 					require.GreaterOrEqual(t, min(out, in), 1.0)
 					require.LessOrEqual(t, max(out, in), 1.03)
 					require.GreaterOrEqual(t, r.Time, c.Allowed(w, what))

@@ -70,7 +70,8 @@ func (c Config) Run(w Way, what Collective) (Result, error) {
 // network returns the network of a way, and how many columns there are on it.
 func (c *Config) network(w Way) (net network.Config, columns int) {
 	net = network.Config{
-		Tree: fattree.Config{Hosts: c.Hosts, Radix: c.Radix}, Gbps: c.Gbps, Latency: c.Latency, MTU: sim.PacketBytes + network.Header,
+		Tree: fattree.Config{Hosts: c.Hosts, Radix: c.Radix}, Gbps: c.Gbps, Latency: c.Latency,
+		MTU: sim.PacketBytes + network.Header,
 	}
 	if w == Nodes || w == Switch {
 		return net, c.PerHost
@@ -187,7 +188,9 @@ func (c *Config) rings(w Way, what Collective) (Result, error) {
 	algorithm := map[Collective]baseline.Algorithm{
 		Allgather: baseline.AllgatherRing, ReduceScatter: baseline.ReduceScatterRing, Both: baseline.RingRing,
 	}[what]
-	done, err := baseline.Run(baseline.Config{Net: net, Seed: c.Seed, Algorithm: algorithm, Bytes: c.Bytes, Train: max(1, c.Train)})
+	done, err := baseline.Run(baseline.Config{
+		Net: net, Seed: c.Seed, Algorithm: algorithm, Bytes: c.Bytes, Train: max(1, c.Train),
+	})
 	if err != nil {
 		return r, err
 	}

@@ -63,7 +63,9 @@ const (
 const Depth = 8
 
 // types are the types that have exact sums over all ranks, given small numbers.
-var types = map[string]reduce.Type{"": reduce.F32, "f32": reduce.F32, "f64": reduce.F64, "i32": reduce.I32, "bf16": reduce.BF16}
+var types = map[string]reduce.Type{
+	"": reduce.F32, "f32": reduce.F32, "f64": reduce.F64, "i32": reduce.I32, "bf16": reduce.BF16,
+}
 
 // fill returns the configuration with all values that were left open chosen for a topology, or an
 // error if it is wrong.
@@ -99,7 +101,8 @@ func (c Config) fill(t *fattree.Tree) (Config, error) {
 	case c.Ahead < 1:
 		return c, fmt.Errorf("reduction: %d bytes ahead: want 1 or more", c.Ahead)
 	case c.Cutoff < 0 || c.Reorder < 0 || c.Skew < 0 || c.SwitchCost < 0 || c.SwitchCostPerByte < 0:
-		return c, fmt.Errorf("reduction: a time is negative: cutoff %v, reorder %v, skew %v, switch %v and %v ns a byte", c.Cutoff, c.Reorder, c.Skew, c.SwitchCost, c.SwitchCostPerByte)
+		return c, fmt.Errorf("reduction: a time is negative: cutoff %v, reorder %v, skew %v, switch %v and %v ns a byte",
+			c.Cutoff, c.Reorder, c.Skew, c.SwitchCost, c.SwitchCostPerByte)
 	}
 	if c.Slots == 0 && c.Chunk > 0 && c.Stripes > 0 {
 		rows := (c.Bytes + innetwork.BlockBytes - 1) / innetwork.BlockBytes // go to the stripes in turn

@@ -157,7 +157,7 @@ const (
 // Receive takes what another rank has sent.
 func (r *directRank) Receive(p *network.Packet) {
 	r.job.progress = r.net.Now()
-	r.streams.arrived(int(p.From), p.Body.(*segment))
+	r.streams.arrived(int(p.From), p.Body.(*train))
 	if !r.looks {
 		r.looks = true
 		r.net.At(r.net.Now()+r.job.nap, r.rank, wakeLook)

@@ -40,15 +40,18 @@ const (
 )
 
 func newHost(j *Job, rank int) *Host {
-	h := &Host{job: j, rank: rank, rng: rand.New(rand.NewPCG(j.cfg.Seed, uint64(4+rank))), came: make([][]bool, j.terms.Stripes)}
+	h := &Host{
+		job: j, rank: rank, rng: rand.New(rand.NewPCG(j.cfg.Seed, uint64(4+rank))), came: make([][]bool, j.terms.Stripes),
+	}
 	h.path = newPath(h)
 	var link fabric.Link
 	if j.cfg.Link != nil {
 		link = j.cfg.Link(rank)
 	}
 	h.conn = reducescatter.NewSwitchConn(reducescatter.SwitchConnConfig{
-		Link:  link,
-		Epoch: 1, Terms: j.terms, Rank: rank, Number: j.plans[0].Number[rank], Switch: h.path, Timeout: 2 * patience, // the job sees it first
+		Link: link,
+		// the job sees it first
+		Epoch: 1, Terms: j.terms, Rank: rank, Number: j.plans[0].Number[rank], Switch: h.path, Timeout: 2 * patience,
 		Lost: func(err error) { j.fail(fmt.Errorf("reduction: rank %d: %w", rank, err)) },
 	})
 	h.engine = engine.NewReduce(engine.ReduceConfig{

@@ -77,7 +77,9 @@ func TestFaults(t *testing.T) {
 		"corrupt":   {Corrupt: 0.1},
 		"all":       {LinkLoss: 0.05, Duplicate: 0.1, Jitter: 20 * time.Microsecond},
 		"pause":     {Loss: 0.01, Pauses: []network.Pause{{Node: 3, At: 10 * time.Microsecond, For: 3 * time.Millisecond}}},
-		"partition": {Partitions: []network.Partition{{Hosts: []int{1, 2}, At: 20 * time.Microsecond, For: time.Millisecond}}},
+		"partition": {
+			Partitions: []network.Partition{{Hosts: []int{1, 2}, At: 20 * time.Microsecond, For: time.Millisecond}},
+		},
 	} {
 		for _, tree := range []fattree.Config{{Hosts: 7}, {Hosts: 16, Radix: 8}, {Hosts: 16, Radix: 4}} {
 			t.Run(fmt.Sprintf("%s/%d hosts, radix %d", name, tree.Hosts, tree.Radix), func(t *testing.T) {
@@ -215,7 +217,8 @@ func TestHang(t *testing.T) {
 
 // All members of a tree are there once, and every rank is reached through the child it is below.
 func TestPlan(t *testing.T) {
-	for _, tc := range []fattree.Config{{Hosts: 5}, {Hosts: 30, Radix: 8}, {Hosts: 50, Radix: 6}, {Hosts: 12, Radix: 8, Rails: 2}} {
+	for _, tc := range []fattree.Config{{Hosts: 5}, {Hosts: 30, Radix: 8}, {Hosts: 50, Radix: 6},
+		{Hosts: 12, Radix: 8, Rails: 2}} {
 		tree, err := fattree.New(tc)
 		if err != nil {
 			t.Fatal(err)
@@ -232,7 +235,8 @@ func TestPlan(t *testing.T) {
 				for ; node >= 0; child, node = node, p.At[node].Parent {
 					at := p.At[node]
 					if n := at.Owner[r]; n < 0 || at.Children[n] != child {
-						t.Fatalf("%+v, tree %d: switch %d reaches rank %d through child %d of %v, want %d", tc, k, node, r, n, at.Children, child)
+						t.Fatalf("%+v, tree %d: switch %d reaches rank %d through child %d of %v, want %d", tc, k, node, r, n,
+							at.Children, child)
 					}
 				}
 				if child != tree.Root(k) || p.At[p.leaf[r]].Children[p.Number[r]] != r {

@@ -15,15 +15,15 @@ type streams struct {
 	rank    *directRank
 	came    [][][]byte // by rank: pieces that were not consumed
 	to      int        // the rank that out is for
-	out     segment
+	out     train
 	header  []byte // the last small piece, kept as most of them are alike
 	refused bool
 }
 
 var _ fabric.Streams = (*streams)(nil)
 
-// segment is the body of packets that travel as one: consecutive pieces of a stream.
-type segment struct {
+// train is the body of packets that travel as one: consecutive pieces of a stream.
+type train struct {
 	pieces [][]byte
 	bytes  int
 }
@@ -64,7 +64,7 @@ func (s *streams) flush() {
 		return
 	}
 	body := s.out
-	s.out = segment{}
+	s.out = train{}
 	p := r.net.Packet()
 	p.From, p.To, p.Reliable, p.Class, p.Body = int32(r.rank), int32(s.to), true, network.Data, &body
 	p.Bytes, p.Count = int32(body.bytes), int32((body.bytes+r.job.packet-1)/r.job.packet) // bounded by Config
@@ -72,7 +72,7 @@ func (s *streams) flush() {
 }
 
 // arrived takes what has come from a rank.
-func (s *streams) arrived(from int, b *segment) { s.came[from] = append(s.came[from], b.pieces...) }
+func (s *streams) arrived(from int, b *train) { s.came[from] = append(s.came[from], b.pieces...) }
 
 // Peek implements fabric.Streams: the rest of a piece.
 func (s *streams) Peek(from, most int) []byte {

@@ -9,16 +9,16 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 )
 
-// Switch is a switch that aggregates: it has a stage for each stripe that has it in its tree. It
+// Switch is a switch that aggregates: it has a switchStripe for each stripe that has it in its tree. It
 // implements network.Node.
 type Switch struct {
 	job    *Job
 	node   int
-	stages []*stage // by stripe; nil: not through this switch
+	stages []*switchStripe // by stripe; nil: not through this switch
 }
 
-// stage is a stripe at a switch.
-type stage struct {
+// switchStripe is a stripe at a switch.
+type switchStripe struct {
 	*node.Node
 	job    *Job
 	at     int // node of the network
@@ -37,7 +37,7 @@ const (
 )
 
 func newSwitch(j *Job, id int) (*Switch, error) {
-	sw := &Switch{job: j, node: id, stages: make([]*stage, j.terms.Stripes)}
+	sw := &Switch{job: j, node: id, stages: make([]*switchStripe, j.terms.Stripes)}
 	for s := range sw.stages {
 		at := j.plan(s).At[id]
 		if at == nil {
@@ -51,28 +51,28 @@ func newSwitch(j *Job, id int) (*Switch, error) {
 		if err != nil {
 			return nil, err
 		}
-		sw.stages[s] = &stage{Node: n, job: j, at: id, stripe: s}
+		sw.stages[s] = &switchStripe{Node: n, job: j, at: id, stripe: s}
 		sw.stages[s].connect(at)
 	}
 	return sw, nil
 }
 
-// branch is the way from a stage to a member, or to its parent. It implements node.Link.
+// branch is the way from a switchStripe to a member, or to its parent. It implements node.Link.
 type branch struct {
-	*stage
+	*switchStripe
 	to    int // node of the network
 	added int
 }
 
-// connect gives the stage its links.
-func (st *stage) connect(at *Place) {
+// connect gives the switchStripe its links.
+func (st *switchStripe) connect(at *Place) {
 	links := make([]node.Link, len(at.Children))
 	for i, child := range at.Children {
-		links[i] = &branch{stage: st, to: child}
+		links[i] = &branch{switchStripe: st, to: child}
 	}
 	var up node.Link
 	if at.Parent >= 0 {
-		up = &branch{stage: st, to: at.Parent}
+		up = &branch{switchStripe: st, to: at.Parent}
 	}
 	st.Connect(links, up, false)
 }
@@ -135,8 +135,8 @@ func (sw *Switch) Wake(tag uint64) {
 	st.flush(now)
 }
 
-// take hands an arrival to the stage.
-func (sw *Switch) take(st *stage, b *Packet) {
+// take hands an arrival to the switchStripe.
+func (sw *Switch) take(st *switchStripe, b *Packet) {
 	head := b.head
 	member := int(head.Member)
 	if head.Kind == wire.Result || head.Kind == wire.Allowance {
@@ -150,7 +150,7 @@ func (sw *Switch) take(st *stage, b *Packet) {
 }
 
 // flush sends what there is to send, and asks for a wake-up.
-func (st *stage) flush(now Time) {
+func (st *switchStripe) flush(now Time) {
 	for st.Answer() {
 		st.Begin(now)
 	}

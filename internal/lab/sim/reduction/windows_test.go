@@ -11,7 +11,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/protocol/multicast"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
-	"github.com/torch-mcast/torch-mcast/internal/transport/uplink"
+	"github.com/torch-mcast/torch-mcast/internal/transport/sendlink"
 )
 
 const shardBytes = 8 << 20
@@ -28,8 +28,8 @@ func windows(t *testing.T, gbps float64, hosts, each int, late Time, gatherLate,
 	require.NoError(t, err)
 	var link func(host int) fabric.Link
 	if linked {
-		words := make([]uplink.Words, hosts)
-		link = func(host int) fabric.Link { return uplink.New(&words[host], n.Now) }
+		words := make([]sendlink.Words, hosts)
+		link = func(host int) fabric.Link { return sendlink.New(&words[host], n.Now) }
 	}
 	c.Link = link
 	j, err := New(n.Share(0), c)

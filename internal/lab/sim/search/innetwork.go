@@ -16,7 +16,10 @@ var InNetwork = &Kind[incnet.Scenario]{
 	Random: incnet.Random,
 	Run: func(s *incnet.Scenario) Outcome {
 		r := s.Run()
-		return Outcome{Err: r.Err, Ops: r.Ops / s.Terms.Ranks, Ranks: r.Ops, Events: r.Events, Bytes: r.Bytes, Hash: r.Hash, Text: func() string { return r.String() }}
+		return Outcome{
+			Err: r.Err, Ops: r.Ops / s.Terms.Ranks, Ranks: r.Ops, Events: r.Events, Bytes: r.Bytes, Hash: r.Hash,
+			Text: func() string { return r.String() },
+		}
 	},
 	Fit:     fitInNetwork,
 	Changes: []Change[incnet.Scenario]{fewerNodes},
@@ -68,5 +71,6 @@ func fitInNetwork(s *incnet.Scenario) bool {
 	if s.RankCrash != nil && s.RankCrash.Who >= t.Ranks {
 		s.RankCrash = nil
 	}
-	return t.Check() == nil && t.Job == 0 && t.First == 0 && t.Cutoff >= leastCutoff && s.Depth <= collective.MaxInFlight && s.Net.Loss <= 0.3
+	return t.Check() == nil && t.Job == 0 && t.First == 0 && t.Cutoff >= leastCutoff &&
+		s.Depth <= collective.MaxInFlight && s.Net.Loss <= 0.3
 }

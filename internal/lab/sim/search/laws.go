@@ -25,14 +25,17 @@ func narrow(s *sim.Scenario) {
 	}
 	s.Depth, s.Core.Eager, s.Core.EagerChunks, s.Net.Depth = 1, 0, 0, s.Core.Window
 	for i := range min(s.Core.Size, 4) {
-		p := network.Pause{Node: i, At: time.Duration(i*i) * 200 * time.Microsecond, For: time.Duration(1+i) * time.Millisecond}
+		p := network.Pause{
+			Node: i, At: time.Duration(i*i) * 200 * time.Microsecond, For: time.Duration(1+i) * time.Millisecond,
+		}
 		s.Net.Faults.Pauses = append(s.Net.Faults.Pauses, p)
 	}
 }
 
 // isNarrow reports whether a calm scenario's queues must suffice.
 func isNarrow(s *sim.Scenario) bool {
-	return !s.Core.Lossless && s.Depth == 1 && s.Core.Eager == 0 && s.Core.EagerChunks == 0 && s.Core.Window > 0 && s.Net.Depth >= s.Core.Window
+	return !s.Core.Lossless && s.Depth == 1 && s.Core.Eager == 0 && s.Core.EagerChunks == 0 && s.Core.Window > 0 &&
+		s.Net.Depth >= s.Core.Window
 }
 
 // laws returns how a run of a narrow scenario has broken the laws of traffic, or nil.
@@ -48,7 +51,8 @@ func laws(r *sim.Result) error {
 	}
 	for op := range r.Scenario.Ops {
 		if n := atOnce(sending[op]); n > r.Scenario.Core.Chains {
-			return fmt.Errorf("%d roots of operation %d (%v) send at the same time; chains: %d", n, op, r.Scenario.Ops[op].Op, r.Scenario.Core.Chains)
+			return fmt.Errorf("%d roots of operation %d (%v) send at the same time; chains: %d", n, op, r.Scenario.Ops[op].Op,
+				r.Scenario.Core.Chains)
 		}
 	}
 	return nil

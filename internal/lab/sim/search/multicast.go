@@ -32,7 +32,10 @@ var Multicast = &Kind[sim.Scenario]{
 		if r.Err == nil && strict {
 			r.Err = laws(&r)
 		}
-		return Outcome{Err: r.Err, Ops: r.Whole(), Ranks: r.Ops, Events: int(r.Events), Bytes: int(r.Bytes), Hash: r.Hash, Text: func() string { return r.String() }}
+		return Outcome{
+			Err: r.Err, Ops: r.Whole(), Ranks: r.Ops, Events: int(r.Events), Bytes: int(r.Bytes), Hash: r.Hash,
+			Text: func() string { return r.String() },
+		}
 	},
 	Fit: fitMulticast,
 }
@@ -76,8 +79,10 @@ func fitMulticast(s *sim.Scenario) bool {
 	last := len(s.Ops) - 1
 	switch {
 	case last < 0, s.Leave && (!s.Ops[last].Sync || s.Ops[last].Collective != wire.Barrier),
-		s.Calm && (s.Skew != 0 || c.Cutoff != time.Second || c.Reorder != 10*time.Millisecond || s.Net.Depth > 0 && !isNarrow(s)),
-		s.Calm && (s.Forged > 0 || len(s.Net.Faults.Dead) > 0), s.Net.GiveUp < sim.GiveUp && slices.ContainsFunc(s.Net.Faults.Dead, func(x network.Dead) bool { return x.Unicast }),
+		s.Calm &&
+			(s.Skew != 0 || c.Cutoff != time.Second || c.Reorder != 10*time.Millisecond || s.Net.Depth > 0 && !isNarrow(s)),
+		s.Calm && (s.Forged > 0 || len(s.Net.Faults.Dead) > 0), s.Net.GiveUp < sim.GiveUp &&
+			slices.ContainsFunc(s.Net.Faults.Dead, func(x network.Dead) bool { return x.Unicast }),
 		s.Connection > 0 && (s.Connection < sim.LeastConnection || !s.SparesMessages()),
 		c.Rank != 0, c.Arena < c.Eager, c.Cutoff < leastCutoff, s.Depth > collective.MaxInFlight, chunks > mostChunks:
 		return false

@@ -55,7 +55,8 @@ func TestPlantedBugs(t *testing.T) {
 						start := time.Now()
 						found, seeds, out := soak(t, program, flag, "-seeds", strconv.Itoa(atMost))
 						require.True(t, found, "not caught by %d seeds: %s", atMost, out)
-						t.Logf("caught by seed %d in %v: %s", seeds, time.Since(start).Round(time.Millisecond), violation(out)) //nolint:forbidigo // for who reads it
+						took := time.Since(start).Round(time.Millisecond) //nolint:forbidigo // for who reads it
+						t.Logf("caught by seed %d in %v: %s", seeds, took, violation(out))
 						for n := most.Load(); n < seeds && !most.CompareAndSwap(n, seeds); n = most.Load() {
 						}
 					})
@@ -93,7 +94,8 @@ func plant(t *testing.T, b *bug) string {
 // build returns the path of the search, built with an overlay if there is one.
 func build(t *testing.T, overlay string) string {
 	program := filepath.Join(t.TempDir(), "hunt")
-	out, err := exec.Command("go", "build", "-overlay", overlay, "-ldflags", "-s -w", "-o", program, "./testdata/hunt").CombinedOutput()
+	out, err := exec.Command("go", "build", "-overlay", overlay, "-ldflags", "-s -w", "-o", program,
+		"./testdata/hunt").CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	return program
 }

@@ -32,7 +32,10 @@ func toyKind(fails func(*toy) bool) *Kind[toy] {
 	k := &Kind[toy]{Title: "toys"}
 	k.Random = func(seed uint64) toy {
 		r := rand.New(rand.NewPCG(seed, 1))
-		t := toy{Seed: seed, Size: 1 + r.IntN(100), Loss: r.Float64(), Calm: r.IntN(2) == 0, Names: map[string]int{"a": 1 + r.IntN(9), "b": 7}}
+		t := toy{
+			Seed: seed, Size: 1 + r.IntN(100), Loss: r.Float64(), Calm: r.IntN(2) == 0,
+			Names: map[string]int{"a": 1 + r.IntN(9), "b": 7},
+		}
 		for range r.IntN(200) {
 			t.Ops = append(t.Ops, toyOp{r.IntN(t.Size), r.IntN(1 << 20)})
 		}

@@ -28,7 +28,8 @@ type Tally struct {
 // String gives the counts and rates.
 func (t *Tally) String() string {
 	rate := func(n int) float64 { return float64(n) / max(t.Elapsed.Seconds(), 1e-9) }
-	return fmt.Sprintf("%d seeds, %d operations (%d over all ranks), %d MB checked in %.1f s: %.0f operations/s, %.0f events/s, hash %016x",
+	return fmt.Sprintf("%d seeds, %d operations (%d over all ranks), %d MB checked in %.1f s: %.0f operations/s, %.0f "+
+		"events/s, hash %016x",
 		t.Seeds, t.Ops, t.Ranks, t.Bytes>>20, t.Elapsed.Seconds(), rate(t.Ops), rate(t.Events), t.Hash)
 }
 
@@ -42,7 +43,8 @@ type Failure struct {
 
 // String tells what fails and how to run it again.
 func (f *Failure) String() string {
-	s := fmt.Sprintf("seed %d FAILED: %v\n  replay: mcast-lab sim soak%s --first %d --seeds 1 --verbose", f.Seed, f.Outcome.Err, f.Flags, f.Seed)
+	s := fmt.Sprintf("seed %d FAILED: %v\n  replay: mcast-lab sim soak%s --first %d --seeds 1 --verbose", f.Seed,
+		f.Outcome.Err, f.Flags, f.Seed)
 	if f.Shrunk.JSON != "" {
 		as := "the smallest that fails"
 		if f.Shrunk.Spent {

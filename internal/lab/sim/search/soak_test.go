@@ -70,7 +70,8 @@ func TestSoakNamesTheFirstThatFails(t *testing.T) {
 		assert.Equal(t, first, failed.Seed)
 		assert.Equal(t, first, got.Seeds)
 		assert.Equal(t, `{"Size":91}`, failed.Shrunk.JSON)
-		for _, part := range []string{"as told", " --toys --first ", " --seeds 1 --verbose", `mcast-lab sim soak --toys --replay '{"Size":91}'`} {
+		for _, part := range []string{"as told", " --toys --first ", " --seeds 1 --verbose",
+			`mcast-lab sim soak --toys --replay '{"Size":91}'`} {
 			assert.Contains(t, failed.String(), part)
 		}
 	}

@@ -82,7 +82,9 @@ func Write(w io.Writer, spans []Span) error {
 		if l == nil {
 			l = &lanes{}
 			ranks[s.Rank] = l
-			name := event{Name: "process_name", Phase: "M", Rank: s.Rank + 1, Args: map[string]any{"name": fmt.Sprintf("rank %d", s.Rank)}}
+			name := event{
+				Name: "process_name", Phase: "M", Rank: s.Rank + 1, Args: map[string]any{"name": fmt.Sprintf("rank %d", s.Rank)},
+			}
 			order := event{Name: "process_sort_index", Phase: "M", Rank: s.Rank + 1, Args: map[string]any{"sort_index": s.Rank}}
 			if err := cmp.Or(put(name), put(order)); err != nil {
 				return err
@@ -91,11 +93,16 @@ func Write(w io.Writer, spans []Span) error {
 		lane, fresh := l.take(s)
 		id := (s.Rank+1)*lanesARank + lane
 		if fresh {
-			if err := put(event{Name: "thread_name", Phase: "M", Rank: s.Rank + 1, Lane: id, Args: map[string]any{"name": s.What}}); err != nil {
+			if err := put(event{
+				Name: "thread_name", Phase: "M", Rank: s.Rank + 1, Lane: id, Args: map[string]any{"name": s.What},
+			}); err != nil {
 				return err
 			}
 		}
-		e := event{Name: s.What, Phase: "X", At: micros(s.From), For: micros(s.To - s.From), Rank: s.Rank + 1, Lane: id, Args: map[string]any{"operation": s.Op}}
+		e := event{
+			Name: s.What, Phase: "X", At: micros(s.From), For: micros(s.To - s.From), Rank: s.Rank + 1, Lane: id,
+			Args: map[string]any{"operation": s.Op},
+		}
 		if err := put(e); err != nil {
 			return err
 		}

@@ -16,7 +16,8 @@ func TestWrite(t *testing.T) {
 	var spans []Span
 	for i := range 2000 {
 		from := time.Duration(r.IntN(1e6))
-		spans = append(spans, Span{r.IntN(7), []string{"barrier", "receive"}[r.IntN(2)], i, from, from + time.Duration(r.IntN(5e4))})
+		spans = append(spans,
+			Span{r.IntN(7), []string{"barrier", "receive"}[r.IntN(2)], i, from, from + time.Duration(r.IntN(5e4))})
 	}
 	want := map[int]Span{}
 	for _, s := range spans {

@@ -81,7 +81,8 @@ var paths = []Case{
 		inject: func(t *Trial) error { return t.Bed.SetMTU(t.place(), 1500) }},
 	{Name: "MTU of one host", Made: OnHost, Rules: []string{"mtu-differs"}, Remedy: "ip link set",
 		inject: func(t *Trial) error { return t.shell(t.place(), "ip link set eth0 mtu 4000") }},
-	{Name: "slow link", Made: OnNetwork, Rules: []string{"slow-path"}, Remedy: "ethtool eth0", Also: []string{"slow-answers"},
+	{Name: "slow link", Made: OnNetwork, Rules: []string{"slow-path"}, Remedy: "ethtool eth0",
+		Also:  []string{"slow-answers"},
 		Quick: true, inject: func(t *Trial) error { return t.Bed.SetRate(t.place(), 20e6) }},
 	{Name: "lossy direction, in", Made: OnNetwork, Rules: []string{"lossy-path"}, Remedy: "ethtool -S eth0",
 		Also:   []string{"slow-path"}, // TCP slows down, too
@@ -92,7 +93,8 @@ var paths = []Case{
 		Also: []string{"slow-path"}, inject: func(t *Trial) error {
 			return t.Bed.SetLoss(t.place(), testbed.Loss{Share: 0.05, At: "in", Peer: t.Bed.Hosts()[t.other()].Addr})
 		}},
-	{Name: "lossy uplink", Tool: "nft", Made: OnNetwork, Rules: []string{"lossy-path"}, Remedy: "switch port", Also: []string{"slow-path"},
+	{Name: "lossy uplink", Tool: "nft", Made: OnNetwork, Rules: []string{"lossy-path"}, Remedy: "switch port",
+		Also:  []string{"slow-path"},
 		Spec:  testbed.Spec{Hosts: 6, Leaves: 2, Spines: 1, Rate: 100e6},
 		hosts: func(*Trial) []string { return []string{"h3", "h4", "h5"} },
 		inject: func(t *Trial) error {
@@ -104,12 +106,14 @@ var paths = []Case{
 	{Name: "firewall on TCP of two", Made: OnNetwork, Rules: []string{"unreachable"}, Remedy: "let TCP pass", hosts: both,
 		Also: seen,
 		inject: func(t *Trial) error {
-			return t.Bed.SetLoss(t.place(), testbed.Loss{Share: 1, At: "in", Protocol: "tcp", Peer: t.Bed.Hosts()[t.other()].Addr})
+			return t.Bed.SetLoss(t.place(),
+				testbed.Loss{Share: 1, At: "in", Protocol: "tcp", Peer: t.Bed.Hosts()[t.other()].Addr})
 		}},
 	{Name: "firewall on UDP", Made: OnNetwork, Rules: []string{"udp-stopped"}, Remedy: "let UDP pass",
 		Also:   seen,
 		inject: loses(testbed.Loss{Share: 1, At: "in", Protocol: "udp"})},
-	{Name: "firewall on one UDP flow", Tool: "nft", Made: OnNetwork, Rules: []string{"flow-stopped"}, Remedy: "nft list ruleset",
+	{Name: "firewall on one UDP flow", Tool: "nft", Made: OnNetwork, Rules: []string{"flow-stopped"},
+		Remedy: "nft list ruleset",
 		inject: func(t *Trial) error {
 			// One of eight ports in a row, none of them a group's.
 			return t.shell(t.place(), drop("netdev", "ingress device eth0", "ip daddr != 224.0.0.0/4 udp sport & 7 == 3"))
@@ -120,7 +124,8 @@ var paths = []Case{
 			return t.shell(t.place(), fmt.Sprintf("ip addr del %v/16 dev eth0; ip addr add %v/16 dev eth0;"+
 				" ip route replace default dev eth0", own, theirs))
 		}},
-	{Name: "IPv6 only", Made: OnNetwork, Rules: []string{"ipv6-only"}, Spec: testbed.Spec{Hosts: 4, Rate: 200e6, IPv6: true},
+	{Name: "IPv6 only", Made: OnNetwork, Rules: []string{"ipv6-only"},
+		Spec: testbed.Spec{Hosts: 4, Rate: 200e6, IPv6: true},
 		hosts: func(t *Trial) (all []string) {
 			for h := range t.Case.Bed().Hosts {
 				all = append(all, t.name(h))
@@ -133,7 +138,8 @@ var paths = []Case{
 
 // drop makes a chain at a hook that drops what matches.
 func drop(family, hook, match string) string {
-	return fmt.Sprintf("nft add table %s trial; nft 'add chain %s trial c { type filter hook %s priority 0; }'; nft 'add rule %s trial c %s drop'",
+	return fmt.Sprintf("nft add table %s trial; nft 'add chain %s trial c { type filter hook %s priority 0; }'; nft "+
+		"'add rule %s trial c %s drop'",
 		family, family, hook, family, match)
 }
 
@@ -141,23 +147,28 @@ func drop(family, hook, match string) string {
 var multicast = []Case{
 	{Name: "multicast filtered, into one host", Made: OnNetwork, Rules: []string{"no-multicast"}, Remedy: "239.192.0.0/14",
 		Also: seen, Quick: true, inject: loses(testbed.Loss{Share: 1, At: "in", Protocol: "udp", Cast: "multicast"})},
-	{Name: "multicast filtered, out of one host", Made: OnNetwork, Rules: []string{"no-multicast"}, Remedy: "239.192.0.0/14",
+	{Name: "multicast filtered, out of one host", Made: OnNetwork, Rules: []string{"no-multicast"},
+		Remedy: "239.192.0.0/14",
 		inject: loses(testbed.Loss{Share: 1, At: "out", Protocol: "udp", Cast: "multicast"})},
-	{Name: "multicast filtered everywhere", Made: OnNetwork, Rules: []string{"no-multicast"}, Remedy: "IGMP", network: true,
+	{Name: "multicast filtered everywhere", Made: OnNetwork, Rules: []string{"no-multicast"}, Remedy: "IGMP",
+		network: true,
 		inject: func(t *Trial) error {
 			return t.Bed.SetLosses(testbed.Loss{Share: 1, At: "out", Protocol: "udp", Cast: "multicast"})
 		}},
-	{Name: "storm control at one port", Tool: "nft", Made: OnNetwork, Rules: []string{"multicast-limited"}, Remedy: "storm control", Quick: true,
+	{Name: "storm control at one port", Tool: "nft", Made: OnNetwork, Rules: []string{"multicast-limited"},
+		Remedy: "storm control", Quick: true,
 		inject: func(t *Trial) error { return t.limit(t.Host) }},
-	{Name: "storm control", Tool: "nft", Made: OnNetwork, Rules: []string{"multicast-limited"}, Remedy: "storm control", network: true,
-		inject: func(t *Trial) error { return t.limit(0, 1, 2, 3) }},
+	{Name: "storm control", Tool: "nft", Made: OnNetwork, Rules: []string{"multicast-limited"}, Remedy: "storm control",
+		network: true,
+		inject:  func(t *Trial) error { return t.limit(0, 1, 2, 3) }},
 	{Name: "no querier", Made: OnNetwork, Rules: []string{"no-querier"}, Remedy: "mcast_querier 1", network: true,
 		inject: func(t *Trial) error {
 			return t.shell(strings.TrimSuffix(t.place(), t.name(t.Host))+"net", "ip link set leaf0 type bridge mcast_querier 0")
 		}},
 	{Name: "switch forgot a host", Made: OnNetwork, Rules: []string{"no-multicast"}, Remedy: "IGMP snooping",
 		inject: func(t *Trial) error { return t.Bed.SetAged(t.place(), true) }},
-	{Name: "the host's own firewall", Tool: "nft", Made: OnHost, Rules: []string{"firewall-drops"}, Remedy: "nft insert rule",
+	{Name: "the host's own firewall", Tool: "nft", Made: OnHost, Rules: []string{"firewall-drops"},
+		Remedy: "nft insert rule",
 		Also:   []string{"no-multicast", "self-test"},
 		inject: func(t *Trial) error { return t.shell(t.place(), drop("inet", "input", "ip daddr 239.0.0.0/8")) }},
 	{Name: "IGMP of version 1", Made: OnHost, Rules: []string{"igmp-forced"}, Remedy: "force_igmp_version=0",
@@ -175,7 +186,8 @@ func (t *Trial) limit(hosts ...int) error {
 	for _, h := range hosts {
 		port := t.name(h)
 		rules += fmt.Sprintf("; nft 'add chain netdev trial %s { type filter hook ingress device %s priority 0; }'; "+
-			"nft 'add rule netdev trial %s ip protocol udp ip daddr 224.0.0.0/4 limit rate over 2 mbytes/second burst 100 kbytes drop'", port, port, port)
+			"nft 'add rule netdev trial %s ip protocol udp ip daddr 224.0.0.0/4 limit rate over 2 mbytes/second burst 100 "+
+			"kbytes drop'", port, port, port)
 	}
 	return t.shell(strings.TrimSuffix(t.place(), t.name(t.Host))+"net", rules)
 }
@@ -187,7 +199,8 @@ var own = []Case{
 			"networks-differ", "no-multicast", "udp-stopped", "self-test", "interface-down", "mtu-hole"},
 		inject: func(t *Trial) error {
 			t.env = []string{"MCAST_IFACE=docker0"}
-			return t.shell(t.place(), "ip link add docker0 type bridge; ip addr add 172.17.0.1/16 dev docker0; ip link set docker0 up")
+			return t.shell(t.place(),
+				"ip link add docker0 type bridge; ip addr add 172.17.0.1/16 dev docker0; ip link set docker0 up")
 		}},
 	{Name: "setting that differs", Made: ByEnv, Rules: []string{"settings-differ"}, Remedy: "the same on all hosts",
 		inject: func(t *Trial) error { t.env = []string{"MCAST_CHUNK=1408"}; return nil }},
@@ -197,17 +210,21 @@ var own = []Case{
 		inject: func(t *Trial) error {
 			return t.shell(t.place(), "echo 40000 41000 >/proc/sys/net/ipv4/ip_local_port_range")
 		}},
-	{Name: "small rmem", Made: ByFiles, Rules: []string{"receive-buffer"}, Remedy: "net.core.rmem_max=16777216", Quick: true,
+	{Name: "small rmem", Made: ByFiles, Rules: []string{"receive-buffer"}, Remedy: "net.core.rmem_max=16777216",
+		Quick:  true,
 		inject: func(t *Trial) error { return t.file("proc/sys/net/core/rmem_max", "65536") }},
 	{Name: "CPU quota", Made: ByFiles, Rules: []string{"cpu-quota"}, Remedy: "--cpus",
 		inject: func(t *Trial) error {
-			return errors.Join(t.file("sys/fs/cgroup/cpu.max", "50000 100000"), t.file("sys/fs/cgroup/cgroup.controllers", "cpu"),
+			return errors.Join(t.file("sys/fs/cgroup/cpu.max", "50000 100000"),
+				t.file("sys/fs/cgroup/cgroup.controllers", "cpu"),
 				t.file("sys/fs/cgroup/cpu/cpu.cfs_quota_us", "50000"), t.file("sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000"),
-				t.file("sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us", "50000"), t.file("sys/fs/cgroup/cpu,cpuacct/cpu.cfs_period_us", "100000"))
+				t.file("sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us", "50000"),
+				t.file("sys/fs/cgroup/cpu,cpuacct/cpu.cfs_period_us", "100000"))
 		}},
 	{Name: "IRQs on one core", Made: ByFiles, Rules: []string{"irqs-on-one-cpu"}, Remedy: "irqbalance",
 		inject: func(t *Trial) error {
-			errs := []error{t.file("proc/interrupts", "     CPU0 CPU1\n 9024: 9 0 PCI-MSI eth0-rx-0\n 9025: 9 0 PCI-MSI eth0-rx-1\n 9026: 9 0 PCI-MSI eth0-tx-0")}
+			errs := []error{t.file("proc/interrupts",
+				"     CPU0 CPU1\n 9024: 9 0 PCI-MSI eth0-rx-0\n 9025: 9 0 PCI-MSI eth0-rx-1\n 9026: 9 0 PCI-MSI eth0-tx-0")}
 			for irq := 9024; irq <= 9026; irq++ { // more than machines have
 				errs = append(errs, t.file(fmt.Sprintf("proc/irq/%d/smp_affinity_list", irq), "0"))
 			}
@@ -220,7 +237,8 @@ var own = []Case{
 		}},
 	{Name: "old kernel", Made: ByFilter, Rules: []string{"seccomp"}, Remedy: "--security-opt seccomp", Quick: true,
 		inject: func(t *Trial) error {
-			t.before = []string{t.Programs.Lab, "testbed", "refuse", "--errno=ENOSYS", "--calls=sendmmsg,recvmmsg,epoll_pwait2,pidfd_open,io_uring_setup", "--"}
+			t.before = []string{t.Programs.Lab, "testbed", "refuse", "--errno=ENOSYS",
+				"--calls=sendmmsg,recvmmsg,epoll_pwait2,pidfd_open,io_uring_setup", "--"}
 			return nil
 		}},
 	{Name: "sandbox without memfd", Made: ByFilter, Rules: []string{"seccomp"}, Remedy: "--security-opt seccomp",

@@ -74,13 +74,15 @@ func TestCompare(t *testing.T) {
 		named  bool
 		strays int
 	}{
-		"nothing":         {nil, false, 0},
-		"the fault":       {[]doctor.Finding{about("mtu-hole", doctor.Fault, "h2")}, true, 0},
-		"another host":    {[]doctor.Finding{about("mtu-hole", doctor.Fault, "h1")}, false, 1},
-		"one host more":   {[]doctor.Finding{about("mtu-hole", doctor.Fault, "h1", "h2")}, false, 1},
-		"a note":          {[]doctor.Finding{about("container-network", doctor.Note, "h1")}, false, 0},
-		"what follows":    {[]doctor.Finding{about("mtu-hole", doctor.Fault, "h2"), about("slow-path", doctor.Warning, "h2")}, true, 0},
-		"what does not":   {[]doctor.Finding{about("mtu-hole", doctor.Fault, "h2"), about("lossy-path", doctor.Warning, "h2")}, true, 1},
+		"nothing":       {nil, false, 0},
+		"the fault":     {[]doctor.Finding{about("mtu-hole", doctor.Fault, "h2")}, true, 0},
+		"another host":  {[]doctor.Finding{about("mtu-hole", doctor.Fault, "h1")}, false, 1},
+		"one host more": {[]doctor.Finding{about("mtu-hole", doctor.Fault, "h1", "h2")}, false, 1},
+		"a note":        {[]doctor.Finding{about("container-network", doctor.Note, "h1")}, false, 0},
+		"what follows": {[]doctor.Finding{about("mtu-hole", doctor.Fault, "h2"), about("slow-path", doctor.Warning, "h2")},
+			true, 0},
+		"what does not": {[]doctor.Finding{about("mtu-hole", doctor.Fault, "h2"),
+			about("lossy-path", doctor.Warning, "h2")}, true, 1},
 		"without its way": {[]doctor.Finding{{Name: "mtu-hole", Severity: doctor.Fault, Hosts: []string{"h2"}}}, false, 1},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -36,7 +36,8 @@ func Refuse(names []string, errno unix.Errno, command []string) error {
 		}
 		code = append(code, bpf.JumpIf{Cond: bpf.JumpEqual, Val: number, SkipTrue: uint8(len(names) - i)}) // few
 	}
-	code = append(code, bpf.RetConstant{Val: unix.SECCOMP_RET_ALLOW}, bpf.RetConstant{Val: unix.SECCOMP_RET_ERRNO | uint32(errno)})
+	code = append(code, bpf.RetConstant{Val: unix.SECCOMP_RET_ALLOW},
+		bpf.RetConstant{Val: unix.SECCOMP_RET_ERRNO | uint32(errno)})
 	raw, err := bpf.Assemble(code)
 	if err != nil {
 		return err
@@ -54,7 +55,8 @@ func Refuse(names []string, errno unix.Errno, command []string) error {
 		return fmt.Errorf("no new privileges: %w", err)
 	}
 	program := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
-	if _, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0, uintptr(unsafe.Pointer(&program))); errno != 0 {
+	if _, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0,
+		uintptr(unsafe.Pointer(&program))); errno != 0 {
 		return fmt.Errorf("seccomp: %w", errno)
 	}
 	return unix.Exec(path, command, os.Environ())

@@ -83,7 +83,8 @@ func (t *Trial) Run(ctx context.Context) (o Outcome, err error) {
 		o.Status = status.ExitCode()
 	}
 	if err := json.Unmarshal(outputs[0].Bytes(), &o.Report); err != nil {
-		return o, fmt.Errorf("fault %s: the doctor of %s printed no report: %w: %w", t.Case.Name, t.name(0), err, errors.Join(failed...))
+		return o, fmt.Errorf("fault %s: the doctor of %s printed no report: %w: %w", t.Case.Name, t.name(0), err,
+			errors.Join(failed...))
 	}
 	t.compare(&o, o.Report.Findings, len(outputs))
 	return o, nil
@@ -97,7 +98,8 @@ func (t *Trial) examine(ctx context.Context, h int, out *bytes.Buffer) error {
 		names = append(names, t.name(i))
 	}
 	args := []string{t.Programs.Mcast, "doctor", "--json", "--no-nccl", "--name=" + t.name(h), "--token=trial",
-		"--meet=" + netip.AddrPortFrom(hosts[0].Addr, port).String(), "--names=" + strings.Join(names, ","), "--wait=" + waitTime.String()}
+		"--meet=" + netip.AddrPortFrom(hosts[0].Addr, port).String(), "--names=" + strings.Join(names, ","),
+		"--wait=" + waitTime.String()}
 	env := append(os.Environ(), "GLOO_SOCKET_IFNAME=eth0")
 	if t.Bed.Spec().Spines > 0 {
 		env = append(env, "MCAST_GROUP="+t.Bed.Groups()[0].String()) // only such have a tree
@@ -138,7 +140,8 @@ func (t *Trial) compare(o *Outcome, findings []doctor.Finding, hosts int) {
 
 // everywhere reports that a finding is about the machine that all hosts of the testbed are made of.
 func everywhere(f *doctor.Finding, hosts int) bool {
-	machine := []string{"receive-buffer", "send-buffer", "kernel-lacks", "cpu-quota", "dev-shm", "memory", "open-files", "cloud", "gomaxprocs"}
+	machine := []string{"receive-buffer", "send-buffer", "kernel-lacks", "cpu-quota", "dev-shm", "memory", "open-files",
+		"cloud", "gomaxprocs"}
 	return len(f.Hosts) == hosts && slices.Contains(machine, f.Name)
 }
 

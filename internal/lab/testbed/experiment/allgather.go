@@ -53,7 +53,8 @@ func allgather(l *lab) error {
 			return err
 		}
 	}
-	l.remark("Sent is the difference between runs of twice and once as many operations by the kernel's counters: frames with all headers, and the barrier before an operation.")
+	l.remark("Sent is the difference between runs of twice and once as many operations by the kernel's counters: frames " +
+		"with all headers, and the barrier before an operation.")
 	return nil
 }
 
@@ -71,7 +72,8 @@ func (l *lab) allgatherAt(t *table, hosts int, rate float64, sizes []int) error 
 		return err
 	}
 	if slices.Contains(l.peers(mpi), mpi) && rate > 0 {
-		once, err := l.compareRounds(tb, 1, work{peer: mpi, collective: "allgather", bytes: sizes, iters: 7, warmup: 2, mayFail: true})
+		once, err := l.compareRounds(tb, 1,
+			work{peer: mpi, collective: "allgather", bytes: sizes, iters: 7, warmup: 2, mayFail: true})
 		if err != nil {
 			return err
 		}
@@ -147,7 +149,8 @@ func (l *lab) allgatherGoals(rate float64, rows []allgatherRow) {
 }
 
 func allgatherChart(hosts int, rate float64, sizes []int, rows []allgatherRow) *chart.Chart {
-	c := chart.New(fmt.Sprintf("Allgather on %d hosts, links of %s", hosts, chart.Rate(rate)), "bytes a rank", "share of what links allow, N(P-1)/B")
+	c := chart.New(fmt.Sprintf("Allgather on %d hosts, links of %s", hosts, chart.Rate(rate)), "bytes a rank",
+		"share of what links allow, N(P-1)/B")
 	x := floats(sizes)
 	c.LogX(chart.Size, x...)
 	for _, p := range Peers {

@@ -35,7 +35,8 @@ func (l *lab) setTCP(tb *testbed.Testbed, name string) error {
 		return nil
 	}
 	for _, h := range tb.Hosts() {
-		err := tb.In(h.Namespace, func() error { return os.WriteFile(congestionFile, []byte(name), 0) }) // of the thread's namespace
+		// of the thread's namespace
+		err := tb.In(h.Namespace, func() error { return os.WriteFile(congestionFile, []byte(name), 0) })
 		if err != nil {
 			allowed, _ := os.ReadFile("/proc/sys/net/ipv4/tcp_allowed_congestion_control")
 			return fmt.Errorf("TCP by %q: %w: this machine allows %s", name, err, strings.TrimSpace(string(allowed)))

@@ -18,7 +18,8 @@ func cpu(l *lab) error {
 	}
 	sizes := or(l.Bytes, 4<<20)
 	rate := or(l.Rates, 0)[0]
-	t := l.table("Allgather, links of "+config.FormatRate(rate)+": CPU is of all ranks, user and system, for an operation and for a GB that it brings them",
+	t := l.table("Allgather, links of "+config.FormatRate(rate)+
+		": CPU is of all ranks, user and system, for an operation and for a GB that it brings them",
 		"hosts x ranks", "bytes", "way", "ms", "to nodes", "CPU s", "CPU s a GB", "to nodes")
 	ways := slices.DeleteFunc(l.ways(), way.switched) // no Allgather goes through a node
 	l.expect(len(all) * l.Rounds * len(ways))
@@ -47,7 +48,8 @@ func cpu(l *lab) error {
 			l.cpuTable(t, s, n, rows)
 		}
 	}
-	l.remark("Checks of the received bytes are not included. The kernel counts the time of interrupts for the process that it interrupts, and the time of its own threads not at all.")
+	l.remark("Checks of the received bytes are not included. The kernel counts the time of interrupts for the process " +
+		"that it interrupts, and the time of its own threads not at all.")
 	return nil
 }
 

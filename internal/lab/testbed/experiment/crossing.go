@@ -19,7 +19,7 @@ const (
 // crosses returns what a collective of one shard a rank passes over each host's link, on so many
 // hosts with perHost ranks each. It is false of a way, or a collective, that has no law. An overlap
 // is an Allgather and a Reduce-Scatter at once.
-func (w way) crosses(collective string, hosts, perHost int) (crossing.Link, bool) {
+func (w way) crosses(collective string, hosts, perHost int) (crossing.Load, bool) {
 	law := crossing.Way(w)
 	switch collective {
 	case "allgather":
@@ -29,7 +29,7 @@ func (w way) crosses(collective string, hosts, perHost int) (crossing.Link, bool
 	case "overlap":
 		return law.Both(hosts, perHost), law.Known()
 	}
-	return crossing.Link{}, false
+	return crossing.Load{}, false
 }
 
 // speedup is how many times as long as a way the ring takes for an Allgather and a Reduce-Scatter

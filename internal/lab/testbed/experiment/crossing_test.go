@@ -10,7 +10,7 @@ import (
 
 // What 4 hosts of 4 ranks pass, in shards, by the names of collectives that rows have.
 func TestCrosses(t *testing.T) {
-	for collective, want := range map[string]crossing.Link{
+	for collective, want := range map[string]crossing.Load{
 		"allgather": {Out: 4, In: 12}, "reducescatter": {Out: 12, In: 4}, "overlap": {Out: 16, In: 16},
 	} {
 		l, known := nodesSwitchWay.crosses(collective, 4, 4)

@@ -116,8 +116,9 @@ func gigabytes(bytes int, seconds float64) float64 {
 
 func broadcastRow(r Row, o batch.Offload, chunk int) datapathRow {
 	return datapathRow{
-		Row: r, Offload: o.String(), Chunk: chunk, Rate: gigabytes(r.Bytes, r.TimeUS/1e6), PerCore: gigabytes(r.Bytes, r.Receiver),
-		Sender: gigabytes(r.Bytes, r.CPU-r.Receiver), Share: fraction(r.Receiver*1e6, r.TimeUS),
+		Row: r, Offload: o.String(), Chunk: chunk, Rate: gigabytes(r.Bytes, r.TimeUS/1e6),
+		PerCore: gigabytes(r.Bytes, r.Receiver),
+		Sender:  gigabytes(r.Bytes, r.CPU-r.Receiver), Share: fraction(r.Receiver*1e6, r.TimeUS),
 	}
 }
 
@@ -184,7 +185,8 @@ func (r *datapathRow) drained(sent, received time.Duration) {
 
 // datapathResults shows what came out, beside what the receiver's core copies, in GB/s.
 func (l *lab) datapathResults(rows []datapathRow, copied float64) {
-	t := l.table(fmt.Sprintf("Broadcast of %s from one core to another and datagrams alone, links without limit: GB/s", chart.Size(float64(rows[0].Bytes))),
+	t := l.table(fmt.Sprintf("Broadcast of %s from one core to another and datagrams alone, links without limit: GB/s",
+		chart.Size(float64(rows[0].Bytes))),
 		"what", "offload", "chunk", "GB/s", "receiver has its core", "a core receives", "a core sends", "received, of a copy")
 	most := map[string]float64{}
 	for _, r := range rows {
@@ -192,17 +194,21 @@ func (l *lab) datapathResults(rows []datapathRow, copied float64) {
 		if r.Rate > 0 {
 			rate, share = number(r.Rate), percent(r.Share)
 		}
-		t.row(r.Peer, r.Offload, chart.Size(float64(r.Chunk)), rate, share, number(r.PerCore), number(r.Sender), percent(r.OfCopy))
+		t.row(r.Peer, r.Offload, chart.Size(float64(r.Chunk)), rate, share, number(r.PerCore), number(r.Sender),
+			percent(r.OfCopy))
 		most[r.Peer] = max(most[r.Peer], r.PerCore)
 	}
 	for _, p := range []string{ours, alone} {
 		if most[p] > 0 {
-			l.goal("the most that a core receives, "+datapathName(p), fmt.Sprintf("less than a link of 200 Gbit/s, %g GB/s", paperLink),
+			l.goal("the most that a core receives, "+datapathName(p),
+				fmt.Sprintf("less than a link of 200 Gbit/s, %g GB/s", paperLink),
 				number(most[p])+" GB/s", most[p] < paperLink)
 		}
 	}
-	l.remark("A receiver of a Broadcast that waits looks for datagrams for a while before it sleeps, and that time is included: the true rate is at least this.")
-	l.remark("The receiver's core copies %s GB/s. What the kernel does for a datagram up to the receiver's socket it does on the sender's core; where that is the receiver's, too, it receives less.", number(copied))
+	l.remark("A receiver of a Broadcast that waits looks for datagrams for a while before it sleeps, and that time is " +
+		"included: the true rate is at least this.")
+	l.remark("The receiver's core copies %s GB/s. What the kernel does for a datagram up to the receiver's socket it "+
+		"does on the sender's core; where that is the receiver's, too, it receives less.", number(copied))
 	if !l.stopped() {
 		l.chart("", datapathChart(rows, copied))
 	}

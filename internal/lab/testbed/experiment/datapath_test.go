@@ -20,7 +20,8 @@ func TestDatapathRows(t *testing.T) {
 	r.CPU, r.Receiver = 3, 2
 	row := broadcastRow(r, batch.OffloadGSO, 1<<10)
 	require.Equal(t, []float64{0.25, 0.5, 1, 0.5}, []float64{row.Rate, row.PerCore, row.Sender, row.Share})
-	require.Zero(t, broadcastRow(rowAt(ours, "broadcast", 2, 1e9, 0), batch.OffloadGSO, 1<<10).PerCore, "what was not measured")
+	require.Zero(t, broadcastRow(rowAt(ours, "broadcast", 2, 1e9, 0), batch.OffloadGSO, 1<<10).PerCore,
+		"what was not measured")
 
 	bare := datapathRow{Row: Row{Bytes: 1e9}}
 	bare.drained(time.Second, 3*time.Second)
@@ -72,7 +73,8 @@ func TestDrain(t *testing.T) {
 	d, err := newDrain(tb, batch.OffloadBatch, 4<<10, source, make([]byte, len(source)))
 	require.NoError(t, err)
 	require.NoError(t, d.send([][]byte{make([]byte, 4<<10)}))
-	require.EqualError(t, onCores(tb, func() error { return d.run(on.sending, on.receiving) }), "what came was not sent here")
+	require.EqualError(t, onCores(tb, func() error { return d.run(on.sending, on.receiving) }),
+		"what came was not sent here")
 	require.NoError(t, d.close())
 }
 

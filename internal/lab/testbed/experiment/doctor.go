@@ -33,7 +33,8 @@ func doctorFaults(l *lab) error {
 	var cases []*diagnosis.Case
 	for i := range diagnosis.Cases {
 		c := &diagnosis.Cases[i]
-		if len(l.Cases) == 0 || slices.ContainsFunc(l.Cases, func(part string) bool { return strings.Contains(c.Name, part) }) {
+		if len(l.Cases) == 0 ||
+			slices.ContainsFunc(l.Cases, func(part string) bool { return strings.Contains(c.Name, part) }) {
 			cases = append(cases, c)
 		}
 	}

@@ -76,7 +76,8 @@ func (d *drain) openReceiver(at unix.Sockaddr) (err error) {
 	if d.to, err = batch.Open(unix.AF_INET); err != nil {
 		return err
 	}
-	options := []batch.Option{{Name: "SO_RCVBUF", Level: unix.SOL_SOCKET, Opt: unix.SO_RCVBUF, Value: 1 << 30}} // as much as there may be
+	// as much as there may be
+	options := []batch.Option{{Name: "SO_RCVBUF", Level: unix.SOL_SOCKET, Opt: unix.SO_RCVBUF, Value: 1 << 30}}
 	if d.use.Merge {
 		options = append(options, batch.Merging)
 	}

@@ -85,7 +85,8 @@ func (e Experiment) Run(ctx context.Context, o Options) (err error) {
 		return errors.Join(fmt.Errorf("experiment %s: %w", e.Name, err), l.kept.close(true))
 	}
 	if len(l.rows) == 0 {
-		return fmt.Errorf("experiment %s: nothing was measured: it knows none of the peers asked for, or they are not here", e.Name)
+		return fmt.Errorf("experiment %s: nothing was measured: it knows none of the peers asked for, or they are not here",
+			e.Name)
 	}
 	l.remark("It took %v.", time.Since(l.progress.begin).Round(time.Second))
 	if err := errors.Join(l.files(), l.kept.close(false)); err != nil {
@@ -104,7 +105,8 @@ func (l *lab) end(title string, err error) error {
 		return errors.Join(ended, err)
 	}
 	ended.Path = l.kept.path
-	l.remark("It was ended before it was done, after %v: the table shows what was measured.", time.Since(l.progress.begin).Round(time.Second))
+	l.remark("It was ended before it was done, after %v: the table shows what was measured.",
+		time.Since(l.progress.begin).Round(time.Second))
 	return errors.Join(ended, err, l.kept.close(true), l.print(title))
 }
 

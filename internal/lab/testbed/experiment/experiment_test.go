@@ -60,7 +60,8 @@ func TestExpected(t *testing.T) {
 	require.Equal(t, 188*tree, expected(spec, ours, "allgather", shard))
 	require.InDelta(t, 187*188*hop(12), expected(spec, ring, "allgather", shard), 1)
 	require.Equal(t, float64((2*187+4*11)*shard), expected(spec, ring, "broadcast", shard))
-	require.Greater(t, expected(spec, gloo, "broadcast", shard), expected(spec, ring, "broadcast", shard), "a tree that knows no leaves crosses more")
+	require.Greater(t, expected(spec, gloo, "broadcast", shard), expected(spec, ring, "broadcast", shard),
+		"a tree that knows no leaves crosses more")
 	small := paperTree(8)
 	require.Equal(t, 1, small.Leaves)
 	require.NoError(t, small.Check())
@@ -114,7 +115,10 @@ func requireDrawn(t *testing.T, path string) {
 }
 
 func rowAt(peer, collective string, hosts, n int, us float64) Row {
-	return Row{Setting: Setting{Experiment: "x", Hosts: hosts, Leaves: 1, Rate: 200e6, MTU: 9000, Burst: 50_000, TCP: "bbr", Stamp: stamp.Stamp{Date: "2026-12-31", Commit: "abc", CPU: "a CPU", Kernel: "6.1", CPUs: 2}}, Peer: peer, Command: "mcast bench",
+	return Row{Setting: Setting{
+		Experiment: "x", Hosts: hosts, Leaves: 1, Rate: 200e6, MTU: 9000, Burst: 50_000, TCP: "bbr",
+		Stamp: stamp.Stamp{Date: "2026-12-31", Commit: "abc", CPU: "a CPU", Kernel: "6.1", CPUs: 2},
+	}, Peer: peer, Command: "mcast bench",
 		Env: []string{"A=b"}, Collective: collective, Bytes: n, Iters: 3, RoundsUS: []float64{us, us}, TimeUS: us}
 }
 
@@ -144,14 +148,18 @@ func TestSettingIsStamped(t *testing.T) {
 	require.NoError(t, err)
 	var row map[string]any
 	require.NoError(t, json.Unmarshal(text, &row))
-	require.Equal(t, []any{want.Date, want.Commit, want.CPU, want.Kernel}, []any{row["date"], row["commit"], row["cpu"], row["kernel"]})
+	require.Equal(t, []any{want.Date, want.Commit, want.CPU, want.Kernel},
+		[]any{row["date"], row["commit"], row["cpu"], row["kernel"]})
 }
 
 // TestRowsWithoutAStamp: those of before still are rows.
 func TestRowsWithoutAStamp(t *testing.T) {
 	var row allgatherRow
-	require.NoError(t, json.Unmarshal([]byte(`{"experiment":"allgather","hosts":4,"tcp":"bbr","kernel":"6.1","cpus":2,"peer":"mcast","time_us":7}`), &row))
-	require.Equal(t, Setting{Experiment: "allgather", Hosts: 4, TCP: "bbr", Stamp: stamp.Stamp{Kernel: "6.1", CPUs: 2}}, row.Setting)
+	require.NoError(t,
+		json.Unmarshal(
+			[]byte(`{"experiment":"allgather","hosts":4,"tcp":"bbr","kernel":"6.1","cpus":2,"peer":"mcast","time_us":7}`), &row))
+	require.Equal(t, Setting{Experiment: "allgather", Hosts: 4, TCP: "bbr", Stamp: stamp.Stamp{Kernel: "6.1", CPUs: 2}},
+		row.Setting)
 	require.Equal(t, 7.0, row.TimeUS)
 }
 
@@ -162,7 +170,8 @@ func TestPrint(t *testing.T) {
 	l.goal("speed", "at least 2", "1", false)
 	l.remark("So it is.")
 	require.NoError(t, l.print("what"))
-	require.Equal(t, "== x: what\nTitle\n   peer   ms\n  mcast  1.5\nspeed: 1 (want at least 2): MISSED\nSo it is.\n", out.String())
+	require.Equal(t, "== x: what\nTitle\n   peer   ms\n  mcast  1.5\nspeed: 1 (want at least 2): MISSED\nSo it is.\n",
+		out.String())
 }
 
 func TestAllgatherResults(t *testing.T) {
@@ -176,9 +185,11 @@ func TestAllgatherResults(t *testing.T) {
 	l.allgatherTable(l.table("t"), 200e6, rows)
 	l.allgatherGoals(200e6, rows)
 	require.Len(t, l.goals, 4)
-	require.Equal(t, []bool{true, true, false, false}, []bool{l.goals[0].Met, l.goals[1].Met, l.goals[2].Met, l.goals[3].Met})
+	require.Equal(t, []bool{true, true, false, false},
+		[]bool{l.goals[0].Met, l.goals[1].Met, l.goals[2].Met, l.goals[3].Met})
 	require.Equal(t, []string{"200mbit", "4 MiB", "gloo", "1.04e+03", "0.484", "3.1", "2x"}, l.tables[0].lines[2])
-	unlimited := []allgatherRow{{Row: rowAt(ours, "allgather", 4, 64<<20, 100)}, {Row: rowAt(gloo, "allgather", 4, 64<<20, 190)}}
+	unlimited := []allgatherRow{{Row: rowAt(ours, "allgather", 4, 64<<20, 100)},
+		{Row: rowAt(gloo, "allgather", 4, 64<<20, 190)}}
 	l.allgatherGoals(0, unlimited)
 	require.Len(t, l.goals, 5)
 	require.False(t, l.goals[4].Met)
@@ -195,7 +206,8 @@ func TestOverlapResults(t *testing.T) {
 		mine := idealOverlap(ours, hosts, 4<<20, 200e6) / 0.96
 		for _, peer := range []string{ours, ring} {
 			us := idealOverlap(peer, hosts, 4<<20, 200e6) / 0.96
-			rows = append(rows, overlapRow{Row: rowAt(peer, "overlap", hosts, 4<<20, us), IdealUS: us * 0.96, S: us / mine, Law: law(hosts)})
+			rows = append(rows,
+				overlapRow{Row: rowAt(peer, "overlap", hosts, 4<<20, us), IdealUS: us * 0.96, S: us / mine, Law: law(hosts)})
 		}
 	}
 	for _, r := range rows {
@@ -221,7 +233,9 @@ func TestTrafficResults(t *testing.T) {
 	for _, hosts := range []int{8, 188} {
 		for _, peer := range []string{ours, ring} {
 			n := expected(paperTree(hosts), peer, "allgather", 64<<10)
-			rows = append(rows, trafficRow{Setting: Setting{Hosts: hosts}, Peer: peer, Collective: "allgather", Bytes: 64 << 10, Ports: n, Expected: n})
+			rows = append(rows, trafficRow{
+				Setting: Setting{Hosts: hosts}, Peer: peer, Collective: "allgather", Bytes: 64 << 10, Ports: n, Expected: n,
+			})
 		}
 	}
 	l.trafficGoals("allgather", 188, rows)
@@ -270,12 +284,15 @@ func TestIsolationResults(t *testing.T) {
 			case k.name != "checkpoint" && aggressor == "checkpoint":
 				rate = 171e6
 			}
-			rows = append(rows, isolationRow{Row: rowAt(ours, k.work.collective, 4, 4<<20, 1), Victim: k.name, Aggressor: aggressor, Rate: rate})
+			rows = append(rows, isolationRow{
+				Row: rowAt(ours, k.work.collective, 4, 4<<20, 1), Victim: k.name, Aggressor: aggressor, Rate: rate,
+			})
 		}
 	}
 	for _, k := range insiders(all) {
 		require.Equal(t, []string{"--checkpoint=12582912"}, k.work.flags)
-		rows = append(rows, isolationRow{Row: rowAt(ours, k.work.collective, 4, 4<<20, 1), Victim: k.name, Aggressor: inside, Rate: 152e6})
+		rows = append(rows,
+			isolationRow{Row: rowAt(ours, k.work.collective, 4, 4<<20, 1), Victim: k.name, Aggressor: inside, Rate: 152e6})
 	}
 	l.isolationResults(200e6, all, rows)
 	require.Equal(t, []Goal{
@@ -294,18 +311,25 @@ func TestIsolationResults(t *testing.T) {
 }
 
 func TestJobs(t *testing.T) {
-	l := &lab{ctx: t.Context(), name: "x", absent: map[string]string{}, Options: Options{Programs: programs.In("/opt"), Repository: "/opt/repository"}}
+	l := &lab{
+		ctx: t.Context(), name: "x", absent: map[string]string{},
+		Options: Options{Programs: programs.In("/opt"), Repository: "/opt/repository"},
+	}
 	_, err := l.job(&testbed.Testbed{}, work{peer: "nccl"})
 	require.ErrorContains(t, err, `no peer "nccl": want one of mcast, ring, gloo, mpi`)
 	job, err := l.job(&testbed.Testbed{}, work{peer: ring, collective: "overlap", bytes: []int{1, 2}, iters: 3, warmup: 4})
 	require.NoError(t, err)
 	require.Equal(t, "/opt/mcast-lab ring overlap --json --bytes=1,2 --iters=3 --warmup=4", strings.Join(job.Command, " "))
-	require.Equal(t, "mcast-lab ring overlap --json --bytes=1,2 --iters=3 --warmup=4", l.command(work{peer: ring, collective: "overlap", bytes: []int{1, 2}, iters: 3, warmup: 4}))
-	job, err = l.job(&testbed.Testbed{}, work{peer: ours, collective: "overlap", bytes: []int{8}, iters: 1, warmup: 1, perHost: 4, flags: []string{"--exact"}})
+	require.Equal(t, "mcast-lab ring overlap --json --bytes=1,2 --iters=3 --warmup=4",
+		l.command(work{peer: ring, collective: "overlap", bytes: []int{1, 2}, iters: 3, warmup: 4}))
+	job, err = l.job(&testbed.Testbed{},
+		work{peer: ours, collective: "overlap", bytes: []int{8}, iters: 1, warmup: 1, perHost: 4, flags: []string{"--exact"}})
 	require.NoError(t, err)
 	require.Equal(t, 4, job.PerHost)
-	require.Equal(t, "/opt/mcast bench overlap --json --bytes=8 --iters=1 --warmup=1 --exact", strings.Join(job.Command, " "))
-	job, err = l.job(&testbed.Testbed{}, work{peer: mpi, collective: "overlap", bytes: []int{8, 16}, iters: 3, warmup: 1, perHost: 2})
+	require.Equal(t, "/opt/mcast bench overlap --json --bytes=8 --iters=1 --warmup=1 --exact",
+		strings.Join(job.Command, " "))
+	job, err = l.job(&testbed.Testbed{},
+		work{peer: mpi, collective: "overlap", bytes: []int{8, 16}, iters: 3, warmup: 1, perHost: 2})
 	require.NoError(t, err)
 	require.Equal(t, 2, job.PerHost)
 	require.Equal(t, "mpirun  overlap --iters=3 --warmup=1 8 16", strings.Join(job.Command, " "))

@@ -62,7 +62,9 @@ func explainCells(o *Options) (all []*explainCell, err error) {
 		for _, bytes := range or(o.Bytes, 64<<10) {
 			for _, compute := range or(o.Computes, 15*time.Millisecond) {
 				if bytes < 4 || bytes%4 != 0 || compute < 0 {
-					return nil, config.Mistakef("%d bytes with a compute of %v are not allowed: want a multiple of 4 bytes, and 0 or more", bytes, compute)
+					return nil,
+						config.Mistakef("%d bytes with a compute of %v are not allowed: want a multiple of 4 bytes, and 0 or more", bytes,
+							compute)
 				}
 				cells = append(cells, &troubles.Cell{Bytes: bytes, Compute: compute})
 			}
@@ -77,7 +79,8 @@ func explainCells(o *Options) (all []*explainCell, err error) {
 		}
 	}
 	if len(all) == 0 {
-		return nil, config.Mistakef("--cases=%s: no trouble has such a name; want some of %s", strings.Join(o.Cases, ","), troubles.Names())
+		return nil, config.Mistakef("--cases=%s: no trouble has such a name; want some of %s", strings.Join(o.Cases, ","),
+			troubles.Names())
 	}
 	return all, nil
 }
@@ -136,7 +139,8 @@ func (l *lab) explain(c *explainCell, round, number int) (row explainRow, err er
 	}
 	defer func() { err = errors.Join(err, tb.Down()) }()
 	trial := troubles.Trial{
-		Case: c.Case, Cell: c.cell, Bed: tb, Rank: round % spec.Hosts, Programs: l.Programs, Watched: c.Watched(c.cell, watchedFor),
+		Case: c.Case, Cell: c.cell, Bed: tb, Rank: round % spec.Hosts, Programs: l.Programs,
+		Watched: c.Watched(c.cell, watchedFor),
 	}
 	outcome, err := trial.Run(l.ctx)
 	if err != nil {

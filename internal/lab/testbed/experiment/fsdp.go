@@ -89,14 +89,18 @@ func fsdp(l *lab) error {
 	l.fsdpTable(rows)
 	l.fsdpGoal(rows)
 	l.fsdpCharts(rows)
-	l.remark("overlap: torch_mcast.fsdp.enable, %d modules ahead. serial: FSDP2's own schedule on a CPU, which waits for each collective where it is called.", fsdpAhead)
+	l.remark("overlap: torch_mcast.fsdp.enable, %d modules ahead. serial: FSDP2's own schedule on a CPU, which waits "+
+		"for each collective where it is called.", fsdpAhead)
 	if !multipliesBF16() {
 		l.remark("Without bf16: this processor has neither AVX512-BF16 nor AMX, and a step would be all compute.")
 	}
-	l.remark("kept: no reshard after the forward. bf16: parameters travel in bf16, gradients in f32 (MixedPrecisionPolicy).")
+	l.remark("kept: no reshard after the forward. bf16: parameters travel in bf16, gradients in f32 " +
+		"(MixedPrecisionPolicy).")
 	l.remark("MB: what host 0's link carried in a step, in the busier direction; link: how long that takes at its rate.")
-	l.remark("Times are of rank 0. Compute includes waiting for a core (%d ranks share %d): where that is most of the time, the machine was too busy to measure this.", hosts, l.setting(0).CPUs)
-	l.remark("mcast switch has a namespace of its own, on a port of the network switch without a limit, as if the two were one.")
+	l.remark("Times are of rank 0. Compute includes waiting for a core (%d ranks share %d): where that is most of the "+
+		"time, the machine was too busy to measure this.", hosts, l.setting(0).CPUs)
+	l.remark("mcast switch has a namespace of its own, on a port of the network switch without a limit, as if the two " +
+		"were one.")
 	return nil
 }
 
@@ -120,7 +124,8 @@ func (l *lab) trainings(rate float64) []training {
 			if l.Peers != nil && !slices.Contains(l.Peers, t.Peer) {
 				continue
 			}
-			t.args = []string{"--backend=" + t.Peer, "--schedule=" + t.Schedule, fmt.Sprintf("--ahead=%d", fsdpAhead), "--precision=" + t.Precision,
+			t.args = []string{"--backend=" + t.Peer, "--schedule=" + t.Schedule, fmt.Sprintf("--ahead=%d", fsdpAhead),
+				"--precision=" + t.Precision,
 				"--blocks=8", "--width=256", "--batch=4", fmt.Sprintf("--steps=%d", fsdpSteps), "--trace"}
 			if t.Keep {
 				t.args = append(t.args, "--keep")
@@ -242,7 +247,8 @@ func disagreement(rows []*trained) error {
 			}
 			for s, loss := range r.Losses {
 				if apart := math.Abs(loss - before.Losses[s]); !(apart <= fsdpApart) {
-					return fmt.Errorf("%s: losses of %s and %s differ by %g at step %d, allowed is %g", r.variant(), r.name(), before.name(), apart, s, fsdpApart)
+					return fmt.Errorf("%s: losses of %s and %s differ by %g at step %d, allowed is %g", r.variant(), r.name(),
+						before.name(), apart, s, fsdpApart)
 				}
 			}
 		}

@@ -13,11 +13,15 @@ func recordOf(algorithm string, loss float64, steps ...float64) string {
 	var text strings.Builder
 	fmt.Fprintln(&text, `{"record": "run", "backend": "mcast", "fabric": "udp"}`)
 	for _, s := range steps {
-		fmt.Fprintf(&text, `{"record": "step", "loss": %g, "step_s": %g, "compute_s": %g, "exposed_allgather_s": %g, "exposed_reduce_scatter_s": 0}`+"\n", loss, s, s/4, 3*s/4)
+		fmt.Fprintf(&text,
+			`{"record": "step", "loss": %g, "step_s": %g, "compute_s": %g, "exposed_allgather_s": %g, "exposed_reduce_scatter_s": 0}`+"\n", loss, s, s/4, 3*s/4)
 	}
-	fmt.Fprintf(&text, `{"record": "trace", "step_s": %g, "events": [{"kind": "allgather", "start_s": 0, "end_s": 0.5, "nbytes": 4}, {"kind": "allgather", "start_s": 0.25, "end_s": 1, "nbytes": 4}],`+
-		`"waits": [{"kind": "allgather", "start_s": 0, "end_s": 0.5}], "interface": "eth0", "samples": [{"at_s": 0, "received": 0, "sent": 0}, {"at_s": 0.5, "received": 1000000, "sent": 500000}]}`+"\n", steps[0])
-	fmt.Fprintf(&text, `{"record": "end", "weights_sha256": "f00d", "fabric": {"reduce_scatter": %q, "reduce_scatter_reason": "why"}}`+"\n", algorithm)
+	fmt.Fprintf(&text,
+		`{"record": "trace", "step_s": %g, "events": [{"kind": "allgather", "start_s": 0, "end_s": 0.5, "nbytes": 4}, {"kind": "allgather", "start_s": 0.25, "end_s": 1, "nbytes": 4}],`+
+			`"waits": [{"kind": "allgather", "start_s": 0, "end_s": 0.5}], "interface": "eth0", "samples": [{"at_s": 0, "received": 0, "sent": 0}, {"at_s": 0.5, "received": 1000000, "sent": 500000}]}`+"\n", steps[0])
+	fmt.Fprintf(&text,
+		`{"record": "end", "weights_sha256": "f00d", "fabric": {"reduce_scatter": %q, "reduce_scatter_reason": "why"}}`+"\n",
+		algorithm)
 	return text.String()
 }
 

@@ -15,13 +15,16 @@ import (
 )
 
 func (l *lab) fsdpTable(rows []*trained) {
-	t := l.table("A step of FSDP2 (byte GPT, 8 blocks of 256), ms", "rate", "variant", "over", "step", "compute", "without a core", "exposed AG", "exposed RS", "CPU", "MB", "link", "to ours")
+	t := l.table("A step of FSDP2 (byte GPT, 8 blocks of 256), ms", "rate", "variant", "over", "step", "compute",
+		"without a core", "exposed AG", "exposed RS", "CPU", "MB", "link", "to ours")
 	for _, r := range rows {
 		ratio := ""
 		if mine := oursOf(rows, r); mine != nil && mine != r {
 			ratio = fmt.Sprintf("%.2f", r.TimeS/mine.TimeS)
 		}
-		t.row(config.FormatRate(r.Rate), r.variant(), r.name(), ms(r.TimeS), ms(r.Parts.ComputeS), ms(max(0, r.Parts.ComputeS-r.Parts.BusyS)), ms(r.Parts.GatherS), ms(r.Parts.ScatterS), ms(r.Parts.CPUS), number(r.trace().carried()/1e6), ms(r.linkS()), ratio)
+		t.row(config.FormatRate(r.Rate), r.variant(), r.name(), ms(r.TimeS), ms(r.Parts.ComputeS),
+			ms(max(0, r.Parts.ComputeS-r.Parts.BusyS)), ms(r.Parts.GatherS), ms(r.Parts.ScatterS), ms(r.Parts.CPUS),
+			number(r.trace().carried()/1e6), ms(r.linkS()), ratio)
 	}
 }
 
@@ -32,7 +35,8 @@ func ms(seconds float64) string { return fmt.Sprintf("%.0f", seconds*1e3) }
 
 // oursOf returns our training of the same variant at the same rate.
 func oursOf(rows []*trained, r *trained) *trained {
-	i := slices.IndexFunc(rows, func(o *trained) bool { return o.Peer == ours && o.Rate == r.Rate && o.variant() == r.variant() })
+	i := slices.IndexFunc(rows,
+		func(o *trained) bool { return o.Peer == ours && o.Rate == r.Rate && o.variant() == r.variant() })
 	if i < 0 {
 		return nil
 	}
@@ -44,7 +48,8 @@ func (l *lab) fsdpGoal(rows []*trained) {
 		if mine := oursOf(rows, r); mine != nil && r.Peer == gloo && r.Rate == 200e6 && !r.Keep {
 			ratio := r.TimeS / mine.TimeS
 			l.goal(fmt.Sprintf("FSDP2 step at 200mbit in %s, %s to ours", r.variant(), r.name()), "at least 3",
-				fmt.Sprintf("%.2f, and %.2f were a step of ours nothing but its bytes on the link", ratio, r.TimeS/mine.linkS()), ratio >= 3)
+				fmt.Sprintf("%.2f, and %.2f were a step of ours nothing but its bytes on the link", ratio, r.TimeS/mine.linkS()),
+				ratio >= 3)
 		}
 	}
 }
@@ -173,7 +178,8 @@ func boxes(all []flight, kind string) []chart.Point {
 			continue
 		}
 		start := max(f.StartS, end)
-		line = append(line, chart.Point{X: start}, chart.Point{X: start, Y: 0.8}, chart.Point{X: f.EndS, Y: 0.8}, chart.Point{X: f.EndS})
+		line = append(line, chart.Point{X: start}, chart.Point{X: start, Y: 0.8}, chart.Point{X: f.EndS, Y: 0.8},
+			chart.Point{X: f.EndS})
 		end = f.EndS
 	}
 	return line

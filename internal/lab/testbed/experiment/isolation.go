@@ -112,7 +112,9 @@ func (l *lab) beside(tb *testbed.Testbed, all []kind, a, round int, rows []isola
 	return l.victims(tb, all, aggressor, round, rows)
 }
 
-func (l *lab) victims(tb *testbed.Testbed, all []kind, aggressor string, round int, rows []isolationRow) ([]isolationRow, error) {
+func (l *lab) victims(
+	tb *testbed.Testbed, all []kind, aggressor string, round int, rows []isolationRow,
+) ([]isolationRow, error) {
 	for _, k := range all {
 		l.step("round %d of %d: %s beside %s", round+1, l.Rounds, k.name, or([]string{aggressor}, "none")[0])
 		found, err := l.measure(tb, k.work)
@@ -123,7 +125,8 @@ func (l *lab) victims(tb *testbed.Testbed, all []kind, aggressor string, round i
 			i := find(rows, k.name, aggressor)
 			if i < 0 {
 				i = len(rows)
-				rows = append(rows, isolationRow{Row: l.newRow(k.work, r.Collective, r.Bytes), Victim: k.name, Aggressor: aggressor})
+				rows = append(rows,
+					isolationRow{Row: l.newRow(k.work, r.Collective, r.Bytes), Victim: k.name, Aggressor: aggressor})
 			}
 			row := &rows[i]
 			row.take(r)
@@ -201,7 +204,8 @@ func (l *lab) aggress(tb *testbed.Testbed, w work) (end func() error, err error)
 
 // isolationResults compares with the rate alone and half the link.
 func (l *lab) isolationResults(rate float64, all []kind, rows []isolationRow) {
-	t := l.table(fmt.Sprintf("Two jobs of %d ranks on the same hosts, links of %s: the victim's rate in Mbit/s, and the share that it keeps of min(alone, half the link)", rows[0].Hosts, config.FormatRate(rate)),
+	t := l.table(fmt.Sprintf("Two jobs of %d ranks on the same hosts, links of %s: the victim's rate in Mbit/s, and the "+
+		"share that it keeps of min(alone, half the link)", rows[0].Hosts, config.FormatRate(rate)),
 		append(append([]string{"victim", "alone"}, names(all)...), inside)...)
 	kept := make([][]float64, len(all))
 	var low []string
@@ -261,8 +265,12 @@ func (l *lab) isolationResults(rate float64, all []kind, rows []isolationRow) {
 	if low != nil {
 		l.remark("Below: %s.", strings.Join(low, ", "))
 	}
-	l.remark("A rate is what the victim's busiest link carries for it: N(P-1) over the time, of checkpoint traffic and the TCP stream N.")
-	l.remark("Recovery is an Allgather that throws 1 %% of the datagrams away and fetches them over TCP; checkpoint traffic is a Broadcast by a background group, of processes of its own or of the victim's (inside); the TCP stream, by %s, goes from host to host to host. Reduce-Scatters go through mcast switch, at a port without a limit.", rows[0].TCP)
+	l.remark("A rate is what the victim's busiest link carries for it: N(P-1) over the time, of checkpoint traffic and " +
+		"the TCP stream N.")
+	l.remark("Recovery is an Allgather that throws 1 %% of the datagrams away and fetches them over TCP; checkpoint "+
+		"traffic is a Broadcast by a background group, of processes of its own or of the victim's (inside); the TCP "+
+		"stream, by %s, goes from host to host to host. Reduce-Scatters go through mcast switch, at a port without a limit.",
+		rows[0].TCP)
 	if l.stopped() {
 		return
 	}

@@ -41,7 +41,10 @@ type lab struct {
 }
 
 func newLab(ctx context.Context, name string, o Options) (*lab, error) {
-	l := &lab{Options: o, ctx: ctx, name: name, absent: map[string]string{}, kept: keptOf(o, name), progress: progress{begin: time.Now(), now: time.Now}}
+	l := &lab{
+		Options: o, ctx: ctx, name: name, absent: map[string]string{}, kept: keptOf(o, name),
+		progress: progress{begin: time.Now(), now: time.Now},
+	}
 	for _, p := range o.Peers {
 		if !slices.Contains(Peers, p) {
 			return nil, fmt.Errorf("there is no peer %q: want some of %s", p, strings.Join(Peers, ", "))
@@ -167,5 +170,6 @@ func (l *lab) setting(loss float64) Setting { return l.settingOn(l.tb.Spec(), lo
 
 // settingOn returns the setting of a testbed.
 func (l *lab) settingOn(s testbed.Spec, loss float64) Setting {
-	return Setting{l.name, s.Hosts, 1, s.Leaves, s.Spines, s.Rate, s.MTU, s.LinkBurst(), loss, l.tcpOf(work{}), stamp.Now()}
+	return Setting{l.name, s.Hosts, 1, s.Leaves, s.Spines, s.Rate, s.MTU, s.LinkBurst(), loss, l.tcpOf(work{}),
+		stamp.Now()}
 }

@@ -18,7 +18,8 @@ func Lock(path string) (unlock func() error, err error) {
 	}
 	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	if errors.Is(err, unix.EWOULDBLOCK) {
-		return nil, errors.Join(fmt.Errorf("another experiment is being done on this machine, by %s, and two at once would measure each other: wait until it is over, or end it", holder(f)), f.Close())
+		return nil, errors.Join(fmt.Errorf("another experiment is being done on this machine, by %s, and two at once would "+
+			"measure each other: wait until it is over, or end it", holder(f)), f.Close())
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("lock %s: %w", path, err), f.Close())

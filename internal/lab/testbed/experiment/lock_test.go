@@ -15,7 +15,8 @@ func TestLock(t *testing.T) {
 	unlock, err := Lock(path)
 	require.NoError(t, err)
 	_, err = Lock(path)
-	require.ErrorContains(t, err, fmt.Sprintf("another experiment is being done on this machine, by process %d, and", os.Getpid()))
+	require.ErrorContains(t, err,
+		fmt.Sprintf("another experiment is being done on this machine, by process %d, and", os.Getpid()))
 	require.NoError(t, unlock())
 	unlock, err = Lock(path)
 	require.NoError(t, err, "what was given back can be had")

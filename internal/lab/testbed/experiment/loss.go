@@ -55,7 +55,8 @@ func loss(l *lab) error {
 	if err != nil {
 		return err
 	}
-	t := l.table(fmt.Sprintf("Allgather of %s on %d hosts, links of %s that lose frames in both directions", chart.Size(float64(n)), hosts, config.FormatRate(rate)),
+	t := l.table(fmt.Sprintf("Allgather of %s on %d hosts, links of %s that lose frames in both directions",
+		chart.Size(float64(n)), hosts, config.FormatRate(rate)),
 		"loss", "peer", "TCP", "ms", "goodput Mbit/s", "of lossless", "to ours")
 	var rows []lossRow
 	for _, r := range found {
@@ -78,15 +79,18 @@ func loss(l *lab) error {
 				ratio = number(r.TimeUS/o.TimeUS) + "x"
 			}
 		}
-		t.row(chart.Percent(r.Loss), r.Peer, r.TCP, milliseconds(r.Row), fmt.Sprintf("%.1f", r.Goodput/1e6), percent(r.Lossless), ratio)
+		t.row(chart.Percent(r.Loss), r.Peer, r.TCP, milliseconds(r.Row), fmt.Sprintf("%.1f", r.Goodput/1e6),
+			percent(r.Lossless), ratio)
 		if want, asked := map[float64]float64{0.001: 0.97, 0.01: 0.9, 0.05: 0.75}[r.Loss]; asked && r.Peer == ours {
-			l.goal(fmt.Sprintf("goodput at %s loss to that without", chart.Percent(r.Loss)), "at least "+percent(want), percent(r.Lossless), r.Lossless >= want)
+			l.goal(fmt.Sprintf("goodput at %s loss to that without", chart.Percent(r.Loss)), "at least "+percent(want),
+				percent(r.Lossless), r.Lossless >= want)
 		}
 		if r.Ended != "" {
 			l.remark("%s by %s at %s loss, after %d rounds: %s.", r.Peer, r.TCP, chart.Percent(r.Loss), len(r.RoundsUS), r.Ended)
 		}
 	}
-	l.remark("A datagram to P-1 receivers passes 2 links on each way: at a loss of p, a receiver lacks nearly 2p. Loss is there from the start, while ranks join, too. Ours repairs over TCP.")
+	l.remark("A datagram to P-1 receivers passes 2 links on each way: at a loss of p, a receiver lacks nearly 2p. Loss " +
+		"is there from the start, while ranks join, too. Ours repairs over TCP.")
 	if !l.stopped() {
 		l.chart("", lossChart(rate, losses, rows))
 	}
@@ -94,7 +98,8 @@ func loss(l *lab) error {
 }
 
 func lossChart(rate float64, losses []float64, rows []lossRow) *chart.Chart {
-	c := chart.New(fmt.Sprintf("Allgather of %s on %d hosts, links of %s", chart.Size(float64(rows[0].Bytes)), rows[0].Hosts, chart.Rate(rate)),
+	c := chart.New(fmt.Sprintf("Allgather of %s on %d hosts, links of %s", chart.Size(float64(rows[0].Bytes)),
+		rows[0].Hosts, chart.Rate(rate)),
 		"loss of every link in each direction", "goodput, Mbit/s")
 	least := 1.0
 	for _, p := range losses {

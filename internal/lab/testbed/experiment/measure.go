@@ -199,7 +199,10 @@ func (r *Row) take(found reading) {
 }
 
 func (l *lab) newRow(w work, collective string, n int) Row {
-	return Row{Setting: l.settingOf(w), Peer: w.peer, Variant: w.variant, Command: l.command(w), Env: w.env, Collective: collective, Bytes: n, Iters: w.iters}
+	return Row{
+		Setting: l.settingOf(w), Peer: w.peer, Variant: w.variant, Command: l.command(w), Env: w.env, Collective: collective,
+		Bytes: n, Iters: w.iters,
+	}
 }
 
 // settingOf is on what a work is measured.

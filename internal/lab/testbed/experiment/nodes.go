@@ -39,7 +39,8 @@ func (s shape) ranks() int     { return s.hosts * s.perHost }
 func shapes(hosts, perHost []int) ([]shape, error) {
 	n := max(len(hosts), len(perHost))
 	if one := min(len(hosts), len(perHost)); one != n && one != 1 {
-		return nil, fmt.Errorf("%d numbers of hosts and %d of ranks a host: want as many, or one for all", len(hosts), len(perHost))
+		return nil,
+			fmt.Errorf("%d numbers of hosts and %d of ranks a host: want as many, or one for all", len(hosts), len(perHost))
 	}
 	var all []shape
 	for i := range n {
@@ -65,7 +66,9 @@ var openMPI = []string{
 
 // work returns what a way does of a collective.
 func (w way) work(l *lab, collective string, s shape, bytes ...int) work {
-	job := work{peer: ours, variant: string(w), collective: collective, bytes: bytes, perHost: s.perHost, iters: 2, warmup: 1}
+	job := work{
+		peer: ours, variant: string(w), collective: collective, bytes: bytes, perHost: s.perHost, iters: 2, warmup: 1,
+	}
 	if l.looks() {
 		job.iters = 1
 	}
@@ -158,10 +161,14 @@ func nodes(l *lab) error {
 			l.nodesGoals(s, n, rows)
 		}
 	}
-	l.remark("Shares are of what a way must move of payload over a host's link in the busier direction, at the link's rate. The rate counts frames with Ethernet headers: " +
-		"at an MTU of 9000, 0.993 is all that TCP can reach. Sent and received are frames, by the kernel's counters at the busiest host: the difference between runs of one more operation and one.")
-	l.remark("S is the ring's time to a way's for both at once; its law is the S that links alone allow (docs/explain/nodes.md). S over its law is the way's share over the ring's. Ranks on too few cores lower it, too.")
-	l.remark("mcast switch has a namespace of its own, on a port of the network switch without a limit, as if the two were one.")
+	l.remark("Shares are of what a way must move of payload over a host's link in the busier direction, at the link's " +
+		"rate. The rate counts frames with Ethernet headers: " +
+		"at an MTU of 9000, 0.993 is all that TCP can reach. Sent and received are frames, by the kernel's counters at the " +
+		"busiest host: the difference between runs of one more operation and one.")
+	l.remark("S is the ring's time to a way's for both at once; its law is the S that links alone allow " +
+		"(docs/explain/nodes.md). S over its law is the way's share over the ring's. Ranks on too few cores lower it, too.")
+	l.remark("mcast switch has a namespace of its own, on a port of the network switch without a limit, as if the two " +
+		"were one.")
 	return nil
 }
 
@@ -216,7 +223,8 @@ func asNodes(s shape, found []Row) error {
 			want = s.hosts
 		}
 		if r.Nodes != want && r.TimeUS > 0 {
-			return fmt.Errorf("%s of %v by %s: the ranks of %d hosts worked together, not of %d; MCAST_NODES and MCAST_FABRIC decide", r.Collective, s, r.Variant, r.Nodes, want)
+			return fmt.Errorf("%s of %v by %s: the ranks of %d hosts worked together, not of %d; MCAST_NODES and MCAST_FABRIC "+
+				"decide", r.Collective, s, r.Variant, r.Nodes, want)
 		}
 	}
 	return nil
@@ -257,8 +265,10 @@ type nodesTables struct{ times, bytes *table }
 
 func (l *lab) nodesTables(link string) nodesTables {
 	return nodesTables{
-		l.table("Hosts of several ranks, links of "+link+": times, and the share that a way reaches of the least time for its bytes",
-			"hosts x ranks", "bytes", "way", "allgather ms", "share", "reduce-scatter ms", "share", "both ms", "share", "CPU s", "S", "law", "S to law"),
+		l.table("Hosts of several ranks, links of "+link+
+			": times, and the share that a way reaches of the least time for its bytes",
+			"hosts x ranks", "bytes", "way", "allgather ms", "share", "reduce-scatter ms", "share", "both ms", "share", "CPU s",
+			"S", "law", "S to law"),
 		l.table("Bytes at the busiest host's link, in brackets the law's: K ranks on a host and P in all, with n bytes each",
 			"hosts x ranks", "bytes", "way", "allgather out / Kn", "in / (P-K)n", "reduce-scatter out / (P-K)n", "in / (P-K)n"),
 	}
@@ -289,7 +299,8 @@ func (l *lab) nodesTable(t nodesTables, s shape, n int, rows []nodesRow) {
 			bytes = append(bytes, toLaw(r.Sent, r.LawSent, out), toLaw(r.Received, r.LawReceived, others))
 			counted = counted || r.Sent > 0
 		}
-		t.times.row(append(times, milliseconds(both.Row), share(both), cell(both.CPU), cell(both.S), cell(both.Law), cell(fraction(both.S, both.Law)))...)
+		t.times.row(append(times, milliseconds(both.Row), share(both), cell(both.CPU), cell(both.S), cell(both.Law),
+			cell(fraction(both.S, both.Law)))...)
 		if counted {
 			t.bytes.row(bytes...)
 		}
@@ -340,7 +351,8 @@ func (l *lab) nodesGoals(s shape, n int, rows []nodesRow) {
 				moved, what = r.Sent, "out"
 			}
 			if moved > 0 {
-				l.goal(fmt.Sprintf("%s, bytes %s over (P-K)n", at, what), "at most 1.03", fmt.Sprintf("%.3f", moved/others), moved <= 1.03*others)
+				l.goal(fmt.Sprintf("%s, bytes %s over (P-K)n", at, what), "at most 1.03", fmt.Sprintf("%.3f", moved/others),
+					moved <= 1.03*others)
 			}
 		}
 	}

@@ -36,7 +36,8 @@ func measured(s shape, n int, reached map[way]float64) (rows []Row) {
 func TestNodesRows(t *testing.T) {
 	s := shape{4, 4}
 	const n = 4 << 20
-	rows := nodesRows(s, 1e9, measured(s, n, map[way]float64{nodesWay: 0.95, nodesSwitchWay: 0.9, flatWay: 0.5, ringWay: 0.9}))
+	rows := nodesRows(s, 1e9,
+		measured(s, n, map[way]float64{nodesWay: 0.95, nodesSwitchWay: 0.9, flatWay: 0.5, ringWay: 0.9}))
 	require.Len(t, rows, 12)
 	at := func(w way, collective string) nodesRow { return rows[findRow(rows, w, collective, n)] }
 	gather := at(nodesWay, "allgather")
@@ -74,12 +75,14 @@ func TestNodesResults(t *testing.T) {
 	for _, line := range tables.bytes.lines[1:] {
 		byWay[line[2]] = line
 	}
-	require.Equal(t, []string{"4 x 4", "4 MiB", "nodes", "1.025 (1)", "1.025 (1)", "1.040 (1)", "1.050 (1)"}, byWay["nodes"])
+	require.Equal(t, []string{"4 x 4", "4 MiB", "nodes", "1.025 (1)", "1.025 (1)", "1.040 (1)", "1.050 (1)"},
+		byWay["nodes"])
 	require.Equal(t, []string{"4 x 4", "4 MiB", "ring", "3.825 (3.75)", "1.275 (1.25)", "", ""}, byWay["ring"])
 	for _, line := range tables.times.lines[1:] {
 		byWay[line[2]] = line
 	}
-	require.Equal(t, []string{"4 x 4", "4 MiB", "nodes", "424", "0.950", "424", "0.950", "848", "0.950", "1.500", "1.319", "1.250", "1.056"}, byWay["nodes"])
+	require.Equal(t, []string{"4 x 4", "4 MiB", "nodes", "424", "0.950", "424", "0.950", "848", "0.950", "1.500", "1.319",
+		"1.250", "1.056"}, byWay["nodes"])
 
 	l.nodesGoals(s, n, rows)
 	met := map[string]bool{}
@@ -113,7 +116,10 @@ func TestAsNodes(t *testing.T) {
 func TestWork(t *testing.T) {
 	l := &lab{ctx: t.Context(), Options: Options{Rounds: 5}}
 	s := shape{4, 4}
-	require.Equal(t, work{peer: ours, variant: "flat", collective: "overlap", bytes: []int{8}, iters: 2, warmup: 1, env: []string{"MCAST_NODES=off"}, perHost: 4, flags: []string{"--exact"}},
+	require.Equal(t, work{
+		peer: ours, variant: "flat", collective: "overlap", bytes: []int{8}, iters: 2, warmup: 1,
+		env: []string{"MCAST_NODES=off"}, perHost: 4, flags: []string{"--exact"},
+	},
 		flatWay.work(l, "overlap", s, 8))
 	require.Empty(t, nodesWay.work(l, "allgather", s, 8).flags, "it sums nothing")
 	require.True(t, glooWay.work(l, "overlap", s, 8).mayFail)

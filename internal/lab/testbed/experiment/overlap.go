@@ -45,7 +45,8 @@ func idealOverlap(peer string, ranks, bytes int, rate float64) float64 {
 func overlap(l *lab) error {
 	rate := or(l.Rates, 200e6)[0]
 	n := or(l.Bytes, 4<<20)[0]
-	t := l.table(fmt.Sprintf("Allgather and Reduce-Scatter of %s a rank in f32 together, links of %s; the link of mcast switch has no limit", chart.Size(float64(n)), config.FormatRate(rate)),
+	t := l.table(fmt.Sprintf("Allgather and Reduce-Scatter of %s a rank in f32 together, links of %s; the link of mcast "+
+		"switch has no limit", chart.Size(float64(n)), config.FormatRate(rate)),
 		"hosts", "peer", "allgather ms", "reduce-scatter ms", "both ms", "ideal ms", "of ideal", "S", "2-2/P", "S to law")
 	var all []overlapRow
 	sizes := points(l, l.Hosts, []int{2, 4, 8, 16}, []int{2, 4, 8})
@@ -63,7 +64,8 @@ func overlap(l *lab) error {
 		all = append(all, rows...)
 	}
 	l.overlapCharts(rate, all)
-	l.remark("mcast switch has a namespace of its own, on a port of the network switch without a limit, as if the two were one.")
+	l.remark("mcast switch has a namespace of its own, on a port of the network switch without a limit, as if the two " +
+		"were one.")
 	if slices.Max(sizes) > 8 && l.Burst == 0 {
 		l.remark("Links of more than 8 hosts pass %v of their rate at once after a pause, in place of 2 ms.", lateness)
 	}
@@ -130,7 +132,8 @@ func (l *lab) overlapTable(t *table, r overlapRow, rows []Row) {
 	if r.Peer == ring {
 		most, share = fmt.Sprintf("%.3f", r.Law), fmt.Sprintf("%.3f", r.S/r.Law)
 	}
-	t.row(strconv.Itoa(r.Hosts), r.Peer, milliseconds(gather), milliseconds(scatter), milliseconds(r.Row), number(r.IdealUS/1e3),
+	t.row(strconv.Itoa(r.Hosts), r.Peer, milliseconds(gather), milliseconds(scatter), milliseconds(r.Row),
+		number(r.IdealUS/1e3),
 		fmt.Sprintf("%.3f", fraction(r.IdealUS, r.TimeUS)), s, most, share)
 }
 
@@ -142,12 +145,15 @@ func (l *lab) overlapGoal(r overlapRow) {
 	case r.Hosts < 4:
 		return // nothing was promised
 	}
-	l.goal(fmt.Sprintf("S on %d hosts over 2 - 2/P", r.Hosts), fmt.Sprintf("at least %g", want), fmt.Sprintf("%.3f (S = %.3f)", r.S/r.Law, r.S), r.S >= want*r.Law)
+	l.goal(fmt.Sprintf("S on %d hosts over 2 - 2/P", r.Hosts), fmt.Sprintf("at least %g", want),
+		fmt.Sprintf("%.3f (S = %.3f)", r.S/r.Law, r.S), r.S >= want*r.Law)
 }
 
 func (l *lab) overlapCharts(rate float64, rows []overlapRow) {
-	s := chart.New(fmt.Sprintf("Allgather and Reduce-Scatter together at %s: rings to ours", chart.Rate(rate)), "hosts", "S: rings take so many times as long")
-	share := chart.New(fmt.Sprintf("Both together at %s: how much of what links allow", chart.Rate(rate)), "hosts", "share of the ideal")
+	s := chart.New(fmt.Sprintf("Allgather and Reduce-Scatter together at %s: rings to ours", chart.Rate(rate)), "hosts",
+		"S: rings take so many times as long")
+	share := chart.New(fmt.Sprintf("Both together at %s: how much of what links allow", chart.Rate(rate)), "hosts",
+		"share of the ideal")
 	var hosts []float64
 	for _, p := range []string{ours, ring, gloo} {
 		var speed, part []chart.Point

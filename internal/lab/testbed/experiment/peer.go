@@ -62,7 +62,9 @@ func (l *lab) job(tb *testbed.Testbed, w work) (launch.Job, error) {
 	list := strings.Join(sizes, ",")
 	rounds := []string{"--bytes=" + list, fmt.Sprintf("--iters=%d", w.iters), fmt.Sprintf("--warmup=%d", w.warmup)}
 	perHost := max(w.perHost, 1)
-	job := launch.Job{Env: w.env, Nodes: w.nodes, Lab: l.Programs.Lab, PerHost: perHost, Hosts: w.hosts, Cores: w.cores, Topology: w.racks}
+	job := launch.Job{
+		Env: w.env, Nodes: w.nodes, Lab: l.Programs.Lab, PerHost: perHost, Hosts: w.hosts, Cores: w.cores, Topology: w.racks,
+	}
 	switch w.peer {
 	case ours:
 		job.Command = slices.Concat([]string{l.Programs.Mcast, "bench", w.collective, "--json"}, rounds, w.flags)
@@ -146,7 +148,8 @@ func (l *lab) buildMPI() string {
 	}
 	l.temporary = append(l.temporary, dir)
 	peer := filepath.Join(dir, "peer")
-	if out, err := exec.Command("mpicc", "-O3", "-pthread", "-o", peer, l.file("benchmarks/peers/peer.c")).CombinedOutput(); err != nil {
+	if out, err := exec.Command("mpicc", "-O3", "-pthread", "-o", peer,
+		l.file("benchmarks/peers/peer.c")).CombinedOutput(); err != nil {
 		return fmt.Sprintf("mpicc: %v %s", err, lastLine(out))
 	}
 	l.mpiPeer = peer

@@ -72,7 +72,8 @@ func racks(l *lab) error {
 	if err != nil {
 		return err
 	}
-	t := l.table(fmt.Sprintf("%d hosts of %d ranks in two racks by turns, links and trunks of %s, no multicast", hosts, perHost, config.FormatRate(rate)),
+	t := l.table(fmt.Sprintf("%d hosts of %d ranks in two racks by turns, links and trunks of %s, no multicast", hosts,
+		perHost, config.FormatRate(rate)),
 		"bytes", "way", "ms", "share the trunk needs", "out of a rack, MiB", "to its law")
 	for i, w := range works {
 		if l.stopped() || i >= len(found) {
@@ -82,11 +83,15 @@ func racks(l *lab) error {
 		if err != nil {
 			return err
 		}
-		r := racksRow{Row: found[i], Order: w.hosts, Trunk: rate, Racks: w.racks, LawOut: racksLaw(w.racks, hosts, perHost, n)}
+		r := racksRow{
+			Row: found[i], Order: w.hosts, Trunk: rate, Racks: w.racks, LawOut: racksLaw(w.racks, hosts, perHost, n),
+		}
 		r.Out, r.IdealUS = slices.Max(c.outOfLeaf), ideal(r.LawOut, rate)
 		l.row(r)
-		t.row(chart.Size(float64(n)), w.variant, milliseconds(r.Row), cell(fraction(r.IdealUS, r.TimeUS)), number(r.Out/(1<<20)), cell(r.Out/r.LawOut))
-		l.goal(fmt.Sprintf("Allgather of %s %s, bytes out of a rack to its law", chart.Size(float64(n)), w.variant), "at most 1.03",
+		t.row(chart.Size(float64(n)), w.variant, milliseconds(r.Row), cell(fraction(r.IdealUS, r.TimeUS)),
+			number(r.Out/(1<<20)), cell(r.Out/r.LawOut))
+		l.goal(fmt.Sprintf("Allgather of %s %s, bytes out of a rack to its law", chart.Size(float64(n)), w.variant),
+			"at most 1.03",
 			fmt.Sprintf("%.3f", r.Out/r.LawOut), r.Out <= 1.03*r.LawOut)
 	}
 	return nil

@@ -49,7 +49,8 @@ func requireNoBed(t *testing.T) {
 // The smallest experiment from end to end: its files, its text, and that it leaves nothing running.
 func TestExperiment(t *testing.T) {
 	var text bytes.Buffer
-	o := Options{Dir: t.TempDir(), Hosts: []int{2}, Rates: []float64{500e6}, Bytes: []int{64 << 10}, Rounds: 2, Peers: []string{ours, ring}, TCP: "reno",
+	o := Options{Dir: t.TempDir(), Hosts: []int{2}, Rates: []float64{500e6}, Bytes: []int{64 << 10}, Rounds: 2,
+		Peers: []string{ours, ring}, TCP: "reno",
 		Programs: build(t), Repository: "../../../..", Text: &text}
 	e, err := Find([]string{"allgather"})
 	require.NoError(t, err)
@@ -81,7 +82,8 @@ func TestExperiment(t *testing.T) {
 // Hosts of several ranks: every way is measured, and of ours is counted what crosses a host's link.
 func TestNodesExperiment(t *testing.T) {
 	var text bytes.Buffer
-	o := Options{Dir: t.TempDir(), Hosts: []int{2}, Ranks: []int{2}, Rates: []float64{500e6}, Bytes: []int{1 << 20}, Rounds: 1, Peers: []string{ours, ring},
+	o := Options{Dir: t.TempDir(), Hosts: []int{2}, Ranks: []int{2}, Rates: []float64{500e6}, Bytes: []int{1 << 20},
+		Rounds: 1, Peers: []string{ours, ring},
 		Programs: build(t), Repository: "../../../..", Text: &text}
 	e, err := Find([]string{"nodes"})
 	require.NoError(t, err)
@@ -154,7 +156,10 @@ func TestInterrupted(t *testing.T) {
 	for round, c := range []struct{ rows, lines int }{{0, 0}, {1, 2}} {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		var text bytes.Buffer
-		o := Options{Dir: t.TempDir(), Programs: build(t), Repository: "../../../..", Hosts: []int{2}, Rates: []float64{500e6}, Bytes: []int{64 << 10}, Peers: []string{ours}, Text: &text}
+		o := Options{
+			Dir: t.TempDir(), Programs: build(t), Repository: "../../../..", Hosts: []int{2}, Rates: []float64{500e6},
+			Bytes: []int{64 << 10}, Peers: []string{ours}, Text: &text,
+		}
 		whole := filepath.Join(o.Dir, "unicast.ndjson")
 		require.NoError(t, os.WriteFile(whole, []byte("{}\n"), 0o600))
 		o.Step = func(what string) {

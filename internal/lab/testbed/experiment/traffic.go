@@ -77,7 +77,8 @@ func traffic(l *lab) error {
 	hosts := points(l, l.Hosts, []int{8, 16, 32, 64, 128, 188}, []int{8, 16, 32})
 	n := or(l.Bytes, 64<<10)[0]
 	rate := or(l.Rates, 1e9)[0]
-	t := l.table(fmt.Sprintf("Bytes at all switch ports, received and sent, of an operation of %s a rank", chart.Size(float64(n))),
+	t := l.table(fmt.Sprintf("Bytes at all switch ports, received and sent, of an operation of %s a rank",
+		chart.Size(float64(n))),
 		"collective", "hosts", "leaves", "peer", "MB", "bytes of shards", "to ours")
 	var rows []trafficRow
 	const collectives, runs = 2, 2 // of each peer, on so many hosts
@@ -97,7 +98,8 @@ func traffic(l *lab) error {
 				}
 				l.row(row)
 				rows = append(rows, row)
-				t.row(collective, fmt.Sprint(p), fmt.Sprint(tb.Spec().Leaves), peer, megabytes(row), fmt.Sprintf("%.1f", row.Expected/1e6), toOurs(rows, row))
+				t.row(collective, fmt.Sprint(p), fmt.Sprint(tb.Spec().Leaves), peer, megabytes(row),
+					fmt.Sprintf("%.1f", row.Expected/1e6), toOurs(rows, row))
 			}
 		}
 	}
@@ -105,8 +107,10 @@ func traffic(l *lab) error {
 		l.chart("-"+collective, trafficChart(collective, n, hosts, rows))
 		l.trafficGoals(collective, slices.Max(hosts), rows)
 	}
-	l.remark("Counted is the difference between runs of 2k and k operations, over k: joining is in both; the barrier before an operation, and signs of life, are not taken off.")
-	l.remark("The figure counts bytes that switch ports receive and send. Bytes sent alone are nearly the same for all: a switch copies a packet where a ring sends it again.")
+	l.remark("Counted is the difference between runs of 2k and k operations, over k: joining is in both; the barrier " +
+		"before an operation, and signs of life, are not taken off.")
+	l.remark("The figure counts bytes that switch ports receive and send. Bytes sent alone are nearly the same for all: " +
+		"a switch copies a packet where a ring sends it again.")
 	return nil
 }
 
@@ -115,8 +119,11 @@ func (l *lab) trafficOf(tb *testbed.Testbed, peer, collective string, n int) (tr
 	if collective == "broadcast" {
 		k = 20 // it moves little, and what joining takes differs a little from run to run
 	}
-	w := work{peer: peer, collective: collective, bytes: []int{n}, iters: 1, warmup: k, env: crowded, mayFail: peer == gloo}
-	row := trafficRow{Setting: l.setting(0), Peer: peer, Command: l.command(w), Env: w.env, Collective: collective, Bytes: n, Iterations: k,
+	w := work{
+		peer: peer, collective: collective, bytes: []int{n}, iters: 1, warmup: k, env: crowded, mayFail: peer == gloo,
+	}
+	row := trafficRow{Setting: l.setting(0), Peer: peer, Command: l.command(w), Env: w.env, Collective: collective,
+		Bytes: n, Iterations: k,
 		Expected: expected(tb.Spec(), peer, collective, n)}
 	c, err := l.count(tb, w, k)
 	switch {
@@ -160,14 +167,16 @@ func (l *lab) trafficGoals(collective string, hosts int, rows []trafficRow) {
 	for _, r := range rows {
 		if r.Collective == collective && r.Hosts == hosts && r.Peer != ours {
 			ratio := portRatio(rows, r)
-			l.goal(fmt.Sprintf("port bytes of %s on %d hosts, by %s (%s) to ours", collective, hosts, r.Peer, algorithmOf(r.Peer, collective)),
+			l.goal(fmt.Sprintf("port bytes of %s on %d hosts, by %s (%s) to ours", collective, hosts, r.Peer,
+				algorithmOf(r.Peer, collective)),
 				fmt.Sprintf("at least %gx", want), fmt.Sprintf("%.2fx", ratio), ratio >= want)
 		}
 	}
 }
 
 func trafficChart(collective string, n int, hosts []int, rows []trafficRow) *chart.Chart {
-	c := chart.New(fmt.Sprintf("%s of %s: bytes at all switch ports, received and sent", strings.ToUpper(collective[:1])+collective[1:], chart.Size(float64(n))), "hosts", "MB an operation")
+	c := chart.New(fmt.Sprintf("%s of %s: bytes at all switch ports, received and sent",
+		strings.ToUpper(collective[:1])+collective[1:], chart.Size(float64(n))), "hosts", "MB an operation")
 	c.LogX(chart.Plain, floats(hosts)...)
 	most := 0.0
 	for _, p := range Peers {

@@ -27,24 +27,33 @@ sudo bin/mcast-lab testbed faults --list
 | over | |
 |---|---|
 | ` + "`shm`" + ` | four ranks on one host |
-| ` + "`nodes`" + ` | two ranks on each of two hosts: ranks 0 and 1, and 2 and 3. The lowest of a host is its leader, which serves the memory that they share |
-| ` + "`uneven`" + ` | rank 0 alone on a host, and ranks 1, 2 and 3 on another: 1 stands for the other two of its host, which are in no column ([decision 0044](../decisions/0044-nodes.md)) |
+| ` + "`nodes`" +
+	` | two ranks on each of two hosts: ranks 0 and 1, and 2 and 3. The lowest of a host is its leader, which serves the memory that they share |
+| ` + "`uneven`" +
+	` | rank 0 alone on a host, and ranks 1, 2 and 3 on another: 1 stands for the other two of its host, which are in no column ([decision 0044](../decisions/0044-nodes.md)) |
 | ` + "`udp`" + ` | four hosts on one leaf, links of 1 Gbit/s, MTU 9000 |
 | ` + "`switch`" + ` | the same, and ` + "`mcast switch`" + ` |
 | ` + "`rails`" + ` | as ` + "`nodes`" + `, and ` + "`mcast switch`" + ` |
-| ` + "`tree`" + ` | two leaves of two hosts, with a tree of ` + "`mcast switch`" + `: one at each leaf, and a root above them |
+| ` + "`tree`" + ` | two leaves of two hosts, with a tree of ` + "`mcast switch`" +
+	`: one at each leaf, and a root above them |
 | ` + "`net`" + ` | NCCL's point-to-point messages, of the plugin's own connections |
 
-Bounds are multiples of settings, and the tests set short ones: ` + "`MCAST_TIMEOUT`" + ` of %v unless the row needs another, ` + "`MCAST_SWITCH_TIMEOUT`" + ` of %v, ` + "`MCAST_JOIN_TIMEOUT`" + ` of %v. A row is tried by
-` + "`mcast-lab testbed faults --only ID`" + ` unless it names another test. ` + "`go test -tags links ./internal/lab/testbed/faults`" + ` tries the rows with **Q**; ` + "`make soak`" + ` as root tries all rows that name no other test.
+Bounds are multiples of settings, and the tests set short ones: ` + "`MCAST_TIMEOUT`" +
+	` of %v unless the row needs another, ` + "`MCAST_SWITCH_TIMEOUT`" + ` of %v, ` + "`MCAST_JOIN_TIMEOUT`" +
+	` of %v. A row is tried by
+` + "`mcast-lab testbed faults --only ID`" + ` unless it names another test. ` +
+	"`go test -tags links ./internal/lab/testbed/faults`" + ` tries the rows with **Q**; ` + "`make soak`" +
+	` as root tries all rows that name no other test.
 
-Where requests for connections may be lost, rows of ` + "`MCAST_TIMEOUT`" + ` hold from 4s up: TCP asks after 0, 1, 3 and 7 s, so a shorter timeout ends before TCP asks again after two losses.
+Where requests for connections may be lost, rows of ` + "`MCAST_TIMEOUT`" +
+	` hold from 4s up: TCP asks after 0, 1, 3 and 7 s, so a shorter timeout ends before TCP asks again after two losses.
 
 `
 
 // titles are what the families are about.
 var titles = map[Family]string{
-	Process: "Processes", Host: "Hosts", Link: "Links", Path: "Paths", Size: "Sizes", Direction: "Directions", Flow: "Flows",
+	Process: "Processes", Host: "Hosts", Link: "Links", Path: "Paths", Size: "Sizes", Direction: "Directions",
+	Flow:     "Flows",
 	Resource: "Resources", Time: "Time",
 }
 

@@ -132,8 +132,9 @@ func build(t *testing.T) programs.Paths {
 // them. With the build tag links all quick rows are held to their bounds.
 func TestRowsWithoutAClock(t *testing.T) {
 	var text bytes.Buffer
-	_, err := Run(t.Context(), Options{Only: []string{"shm/killed", "shm/aborts", "shm/closes-early", "shm/disagrees", "udp/killed"},
-		Slack: systest.Limit, Programs: build(t), Text: &text})
+	_, err := Run(t.Context(),
+		Options{Only: []string{"shm/killed", "shm/aborts", "shm/closes-early", "shm/disagrees", "udp/killed"},
+			Slack: systest.Limit, Programs: build(t), Text: &text})
 	t.Log("\n" + text.String())
 	require.NoError(t, err)
 	requireNoBed(t)
@@ -143,7 +144,8 @@ func TestRowsWithoutAClock(t *testing.T) {
 func TestCompare(t *testing.T) {
 	told := func(text string) said { return said{joined: true, failed: &worker.Line{Op: "allreduce", Error: text}} }
 	closed := said{joined: true, closed: &worker.Line{}}
-	lost, well := Row{Ends: Errors, Says: []string{"rank 2 is lost|rank 2 has left"}, Fails: []int{2}, Bound: AtOnce}, Row{Ends: Succeeds, Bound: AtOnce}
+	lost, well := Row{Ends: Errors, Says: []string{"rank 2 is lost|rank 2 has left"}, Fails: []int{2}, Bound: AtOnce},
+		Row{Ends: Succeeds, Bound: AtOnce}
 	all := func(s said) []said { return slices.Repeat([]said{s}, ranksOfAJob) }
 	but := func(s []said, rank int, with said) []said { s[rank] = with; return s }
 	for name, c := range map[string]struct {
@@ -153,24 +155,33 @@ func TestCompare(t *testing.T) {
 		hung error
 		want string // empty: the row is kept
 	}{
-		"all are told":              {lost, all(told("rank 2 is lost")), 1, nil, ""},
-		"in other words":            {lost, all(told("rank 2 has left")), 1, nil, ""},
-		"all but the lost one":      {lost, but(all(told("rank 2 is lost")), 2, said{}), 1, nil, ""},
-		"of another rank":           {lost, but(all(told("rank 2 is lost")), 1, told("rank 3 is lost")), 1, nil, `the error of rank 1 does not say "rank 2 is lost|rank 2 has left"`},
+		"all are told":         {lost, all(told("rank 2 is lost")), 1, nil, ""},
+		"in other words":       {lost, all(told("rank 2 has left")), 1, nil, ""},
+		"all but the lost one": {lost, but(all(told("rank 2 is lost")), 2, said{}), 1, nil, ""},
+		"of another rank": {lost, but(all(told("rank 2 is lost")), 1, told("rank 3 is lost")), 1, nil,
+			`the error of rank 1 does not say "rank 2 is lost|rank 2 has left"`},
 		"one is told nothing":       {lost, but(all(told("rank 2 is lost")), 0, said{}), 1, nil, "rank 0 was told nothing"},
 		"too late":                  {lost, all(told("rank 2 is lost")), 2.1, nil, "it took 2.1 s, and not at most 2s"},
 		"one hangs, which was said": {lost, but(all(told("rank 2 is lost")), 0, said{}), 99, errHang, ""},
 		"all close":                 {well, all(closed), 1, nil, ""},
-		"one fails":                 {well, but(all(closed), 3, told("no memory")), 1, nil, "rank 3 failed: allreduce: no memory"},
-		"one does not close":        {well, but(all(closed), 3, said{joined: true}), 1, nil, "rank 3 has not closed"},
-		"one closes badly":          {well, but(all(closed), 3, said{closed: &worker.Line{Error: "busy"}}), 1, nil, "rank 3 could not close well: busy"},
-		"a wrong element":           {well, but(all(closed), 3, said{closed: &worker.Line{}, wrong: 1}), 1, nil, "rank 3 has 1 wrong elements"},
-		"descriptors":               {well, but(all(closed), 3, said{closed: &worker.Line{Descriptors: 2}}), 1, nil, "rank 3 has left 2 descriptors open"},
-		"a warning":                 {Row{Ends: Succeeds, Bound: AtOnce, Warns: []string{"a flood"}}, but(all(closed), 0, said{closed: &worker.Line{}, notes: []string{"a flood of 3"}}), 1, nil, ""},
-		"no warning":                {Row{Ends: Succeeds, Bound: AtOnce, Warns: []string{"a flood"}}, all(closed), 1, nil, `no rank warned of "a flood"`},
+		"one fails": {well, but(all(closed), 3, told("no memory")), 1, nil,
+			"rank 3 failed: allreduce: no memory"},
+		"one does not close": {well, but(all(closed), 3, said{joined: true}), 1, nil, "rank 3 has not closed"},
+		"one closes badly": {well, but(all(closed), 3, said{closed: &worker.Line{Error: "busy"}}), 1, nil,
+			"rank 3 could not close well: busy"},
+		"a wrong element": {well, but(all(closed), 3, said{closed: &worker.Line{}, wrong: 1}), 1, nil,
+			"rank 3 has 1 wrong elements"},
+		"descriptors": {well, but(all(closed), 3, said{closed: &worker.Line{Descriptors: 2}}), 1, nil,
+			"rank 3 has left 2 descriptors open"},
+		"a warning": {Row{Ends: Succeeds, Bound: AtOnce, Warns: []string{"a flood"}},
+			but(all(closed), 0, said{closed: &worker.Line{}, notes: []string{"a flood of 3"}}), 1, nil, ""},
+		"no warning": {Row{Ends: Succeeds, Bound: AtOnce, Warns: []string{"a flood"}}, all(closed), 1, nil,
+			`no rank warned of "a flood"`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			tr := trial{Scene: &Scene{row: &c.row, run: &launch.Run{}, ranks: &ranks{all: c.said}}, outcome: Outcome{Took: c.took}}
+			tr := trial{
+				Scene: &Scene{row: &c.row, run: &launch.Run{}, ranks: &ranks{all: c.said}}, outcome: Outcome{Took: c.took},
+			}
 			tr.compare(c.hung)
 			if c.want == "" {
 				require.Empty(t, tr.why)

@@ -64,7 +64,7 @@ const (
 )
 
 // ports returns those of a place.
-func (s *Scene) ports(at place, tables ...string) (all []uint16, err error) {
+func (s *Scene) ports(at target, tables ...string) (all []uint16, err error) {
 	err = s.tb.In(at(s), func() error {
 		for _, table := range tables {
 			state := bound
@@ -85,7 +85,7 @@ func (s *Scene) ports(at place, tables ...string) (all []uint16, err error) {
 	return all, err
 }
 
-func (s *Scene) addr(at place) netip.Addr {
+func (s *Scene) addr(at target) netip.Addr {
 	for _, h := range s.tb.Hosts() {
 		if h.Namespace == at(s) {
 			return h.Addr
@@ -104,7 +104,7 @@ const mostUngreeted = 64
 
 // strangers has a host connect so often to all listeners in a place, say nothing for a time, and
 // go. The process there must not take more than mostUngreeted connections.
-func strangers(from, at place, pid func(*Scene) (int, error), count int, d time.Duration) func(*Scene) error {
+func strangers(from, at target, pid func(*Scene) (int, error), count int, d time.Duration) func(*Scene) error {
 	return func(s *Scene) error {
 		ports, err := s.ports(at, "tcp", "tcp6")
 		if err != nil {
@@ -166,7 +166,7 @@ func processOf(rank int) func(*Scene) (int, error) {
 }
 
 // groups returns the multicast groups of a place's eth0.
-func (s *Scene) groups(at place) (all []netip.Addr, err error) {
+func (s *Scene) groups(at target) (all []netip.Addr, err error) {
 	err = s.tb.In(at(s), func() error {
 		rows, err := kernelTable("igmp")
 		if err != nil {
@@ -191,7 +191,7 @@ func (s *Scene) groups(at place) (all []netip.Addr, err error) {
 }
 
 // noise has a host send random datagrams to all UDP ports of a place and to its groups.
-func noise(from, at place, count int) func(*Scene) error {
+func noise(from, at target, count int) func(*Scene) error {
 	return func(s *Scene) error {
 		ports, err := s.ports(at, "udp")
 		if err != nil {
@@ -235,7 +235,7 @@ func (p captured) port() uint16            { return binary.BigEndian.Uint16(p[p.
 func (p captured) payload() []byte         { return p[p.header()+8:] }
 
 // capture returns UDP packets to a group that arrive at a place.
-func (s *Scene) capture(at place, count int) (all []captured, err error) {
+func (s *Scene) capture(at target, count int) (all []captured, err error) {
 	err = s.tb.In(at(s), func() error {
 		const protocol = unix.ETH_P_IP>>8 | unix.ETH_P_IP&0xff<<8 // in network order
 		fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, protocol)
@@ -264,7 +264,7 @@ func (s *Scene) capture(at place, count int) (all []captured, err error) {
 
 // forge has a host send again the datagrams that it has heard from the others, unchanged or changed
 // a little: shorter, with other bytes, with another header.
-func forge(from place, count int) func(*Scene) error {
+func forge(from target, count int) func(*Scene) error {
 	return func(s *Scene) error {
 		heard, err := s.capture(from, 64)
 		if err != nil {
@@ -296,7 +296,7 @@ func forge(from place, count int) func(*Scene) error {
 }
 
 // unreachable has a host answer multicast of others by "port unreachable" (ICMP), again and again.
-func unreachable(from place, count int) func(*Scene) error {
+func unreachable(from target, count int) func(*Scene) error {
 	return func(s *Scene) error {
 		heard, err := s.capture(from, 64)
 		if err != nil {
@@ -313,7 +313,8 @@ func unreachable(from place, count int) func(*Scene) error {
 				const portUnreachable = 3
 				b := append([]byte{3, portUnreachable, 0, 0, 0, 0, 0, 0}, p[:p.header()+8]...)
 				binary.BigEndian.PutUint16(b[2:], checksum(b))
-				if err := unix.Sendto(fd, b, 0, &unix.SockaddrInet4{Addr: [4]byte(p[12:16])}); err != nil && !errors.Is(err, unix.ENOBUFS) {
+				if err := unix.Sendto(fd, b, 0, &unix.SockaddrInet4{Addr: [4]byte(p[12:16])}); err != nil &&
+					!errors.Is(err, unix.ENOBUFS) {
 					return err
 				}
 				time.Sleep(time.Millisecond)
@@ -336,7 +337,7 @@ func checksum(b []byte) uint16 {
 }
 
 // setting writes a setting of a place's network namespace, such as ipv4/igmp_max_memberships.
-func setting(at place, name, value string) func(*Scene) error {
+func setting(at target, name, value string) func(*Scene) error {
 	return inside(at, func(*Scene) error {
 		return os.WriteFile(filepath.Join("/proc/sys/net", name), []byte(value), 0) // of the thread's namespace
 	})

@@ -55,7 +55,8 @@ func TestABrokenRowIsFoundOut(t *testing.T) {
 	broken(`no rank warned of "a flood"`, func(r *Row) { r.Warns = []string{"a flood"} })
 	broken("s, and not at most 1ns", func(r *Row) { r.Bound = Bound{Plus: 1} })
 	broken("ranks [0 1 3] have not been told", func(r *Row) { r.job.during = lasts(0) })
-	broken("it could not be tried: ", func(r *Row) { r.job.during = link(func(*Scene) string { return "nowhere" }, false) })
+	broken("it could not be tried: ",
+		func(r *Row) { r.job.during = link(func(*Scene) string { return "nowhere" }, false) })
 	broken("rank 0 failed: ", func(r *Row) { r.Ends, r.Says = Succeeds, nil })
 	systest.Undisturbed(t, func() string {
 		var out bytes.Buffer

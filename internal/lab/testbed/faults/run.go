@@ -53,7 +53,8 @@ func (o *Options) Select() ([]*Row, error) {
 		}
 	}
 	if len(rows) == 0 {
-		return nil, config.Mistakef("no row is meant by %s: want IDs as `mcast-lab testbed faults --list` shows them, or patterns such as udp/* or */late-*", strings.Join(o.Only, ", "))
+		return nil, config.Mistakef("no row is meant by %s: want IDs as `mcast-lab testbed faults --list` shows them, or "+
+			"patterns such as udp/* or */late-*", strings.Join(o.Only, ", "))
 	}
 	return rows, nil
 }
@@ -117,7 +118,10 @@ func (l *lab) bed(ctx context.Context, over Over) (*bed, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &bed{tb: tb, counts: slices.Repeat([]int{ranksOfAJob / spec.Hosts}, spec.Hosts), switched: among(over, Switch, Rails, Tree)}
+	b := &bed{
+		tb: tb, counts: slices.Repeat([]int{ranksOfAJob / spec.Hosts}, spec.Hosts),
+		switched: among(over, Switch, Rails, Tree),
+	}
 	if over == Uneven {
 		b.counts = []int{1, ranksOfAJob - 1}
 	}
@@ -176,7 +180,10 @@ func Run(ctx context.Context, o Options) (_ []Outcome, err error) {
 				return all, context.Cause(ctx)
 			}
 			if err != nil {
-				outcome = Outcome{Row: row.ID, Run: run, At: time.Now(), Bound: row.bound().Seconds(), Why: []string{"it could not be tried: " + err.Error()}}
+				outcome = Outcome{
+					Row: row.ID, Run: run, At: time.Now(), Bound: row.bound().Seconds(),
+					Why: []string{"it could not be tried: " + err.Error()},
+				}
 				if err := l.drop(row.Over); err != nil {
 					return all, err
 				}
@@ -215,7 +222,8 @@ func (l *lab) sayMachine(rows int) error {
 	if err := unix.Uname(&uname); err != nil {
 		return err
 	}
-	return json.NewEncoder(l.JSON).Encode(Machine{Command: strings.Join(append([]string{"mcast-lab"}, os.Args[1:]...), " "), Time: time.Now().UTC().Round(time.Second),
+	return json.NewEncoder(l.JSON).Encode(Machine{Command: strings.Join(append([]string{"mcast-lab"}, os.Args[1:]...),
+		" "), Time: time.Now().UTC().Round(time.Second),
 		Kernel: unix.ByteSliceToString(uname.Release[:]), CPUs: runtime.NumCPU(), Rows: rows, Repeat: l.Repeat})
 }
 

@@ -71,18 +71,18 @@ func times(n int, steps ...func(*Scene) error) func(*Scene) error {
 
 func heal(s *Scene) error { return s.tb.Heal() }
 
-// place is a host or a node of a scene.
-type place func(*Scene) string
+// target is a host or a node of a scene.
+type target func(*Scene) string
 
-func host(h int) place { return func(s *Scene) string { return s.host(h) } }
-func node(n int) place { return func(s *Scene) string { return s.node(n) } }
+func host(h int) target { return func(s *Scene) string { return s.host(h) } }
+func node(n int) target { return func(s *Scene) string { return s.node(n) } }
 
-func loss(at place, l testbed.Loss) func(*Scene) error {
+func loss(at target, l testbed.Loss) func(*Scene) error {
 	return func(s *Scene) error { return s.tb.SetLoss(at(s), l) }
 }
 
 // flow is a loss of what goes between two places.
-func flow(at, peer place, l testbed.Loss) func(*Scene) error {
+func flow(at, peer target, l testbed.Loss) func(*Scene) error {
 	return func(s *Scene) error {
 		l := l
 		for _, h := range s.tb.Hosts() {
@@ -100,7 +100,7 @@ func flow(at, peer place, l testbed.Loss) func(*Scene) error {
 }
 
 // everywhere does something to every host.
-func everywhere(f func(place) func(*Scene) error) func(*Scene) error {
+func everywhere(f func(target) func(*Scene) error) func(*Scene) error {
 	return func(s *Scene) error {
 		for h := range s.tb.Hosts() {
 			if err := f(host(h))(s); err != nil {
@@ -111,28 +111,28 @@ func everywhere(f func(place) func(*Scene) error) func(*Scene) error {
 	}
 }
 
-func link(at place, up bool) func(*Scene) error {
+func link(at target, up bool) func(*Scene) error {
 	return func(s *Scene) error { return s.tb.SetLink(at(s), up) }
 }
 
-func netInterface(at place, up bool) func(*Scene) error {
+func netInterface(at target, up bool) func(*Scene) error {
 	return func(s *Scene) error { return s.tb.SetInterface(at(s), up) }
 }
 
-func address(at place) func(*Scene) error {
+func address(at target) func(*Scene) error {
 	return func(s *Scene) error { return s.tb.RenewAddress(at(s)) }
 }
 
-func mtu(at place, bytes int) func(*Scene) error {
+func mtu(at target, bytes int) func(*Scene) error {
 	return func(s *Scene) error { return s.tb.SetMTU(at(s), bytes) }
 }
 
-func rate(at place, bits float64) func(*Scene) error {
+func rate(at target, bits float64) func(*Scene) error {
 	return func(s *Scene) error { return s.tb.SetRate(at(s), bits) }
 }
 
 // delay makes what goes to a place so much later, for a time.
-func delay(at place, d, lasts time.Duration) func(*Scene) error {
+func delay(at target, d, lasts time.Duration) func(*Scene) error {
 	return func(s *Scene) error {
 		ctx, cancel := context.WithTimeout(s.ctx, lasts)
 		defer cancel()
@@ -140,7 +140,7 @@ func delay(at place, d, lasts time.Duration) func(*Scene) error {
 	}
 }
 
-func aged(at place) func(*Scene) error {
+func aged(at target) func(*Scene) error {
 	return func(s *Scene) error { return s.tb.SetAged(at(s), true) }
 }
 
@@ -150,7 +150,7 @@ func signal(rank int, sig syscall.Signal) func(*Scene) error {
 }
 
 // signalPlace sends one to all that runs in a place, such as a node.
-func signalPlace(at place, sig syscall.Signal) func(*Scene) error {
+func signalPlace(at target, sig syscall.Signal) func(*Scene) error {
 	return func(s *Scene) error {
 		n, err := s.tb.Signal(at(s), sig)
 		if err == nil && n == 0 {
@@ -161,7 +161,7 @@ func signalPlace(at place, sig syscall.Signal) func(*Scene) error {
 }
 
 // descriptors bounds those of all that runs in a place; negative: no more.
-func descriptors(at place, most int) func(*Scene) error {
+func descriptors(at target, most int) func(*Scene) error {
 	return func(s *Scene) error {
 		n, err := s.tb.SetDescriptors(at(s), most)
 		if err == nil && n == 0 {
@@ -180,7 +180,7 @@ func startNode(n int) func(*Scene) error {
 }
 
 // inside does something on a thread in a place's network namespace.
-func inside(at place, f func(*Scene) error) func(*Scene) error {
+func inside(at target, f func(*Scene) error) func(*Scene) error {
 	return func(s *Scene) error { return s.tb.In(at(s), func() error { return f(s) }) }
 }
 

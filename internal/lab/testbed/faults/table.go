@@ -3,7 +3,8 @@ package faults
 import "slices"
 
 // All is the catalogue.
-var All = slices.Concat(processRows, nodeRows, hostRows, linkRows, pathRows, sizeRows, directionRows, flowRows, resourceRows, timeRows, netRows, levelRows, unevenRows, heldRows)
+var All = slices.Concat(processRows, nodeRows, hostRows, linkRows, pathRows, sizeRows, directionRows, flowRows,
+	resourceRows, timeRows, netRows, levelRows, unevenRows, heldRows)
 
 // across makes a row for each Over. The row has an ID without its Over, which across puts before
 // it.

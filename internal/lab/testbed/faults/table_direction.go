@@ -10,13 +10,15 @@ import (
 var directionRows = slices.Concat(
 	across(func(Over) Row {
 		return Row{ID: "/deaf", Family: Direction, Fault: "nothing reaches host 2 any more, but its own packets arrive",
-			Then: "all others are told that rank 2 is lost", Ends: Errors, Bound: Timeout, Says: []string{"rank 2"}, Fails: []int{2},
-			job: job{during: loss(host(2), testbed.Loss{Share: 1, At: "in"})}}
+			Then: "all others are told that rank 2 is lost", Ends: Errors, Bound: Timeout, Says: []string{"rank 2"},
+			Fails: []int{2},
+			job:   job{during: loss(host(2), testbed.Loss{Share: 1, At: "in"})}}
 	}, UDP, Switch),
 	across(func(Over) Row {
 		return Row{ID: "/mute", Family: Direction, Fault: "nothing of host 2 arrives any more, but all reaches it",
-			Then: "all others are told that rank 2 is lost", Ends: Errors, Bound: Timeout, Says: []string{"rank 2 is lost"}, Fails: []int{2},
-			job: job{during: loss(host(2), testbed.Loss{Share: 1, At: "out"})}}
+			Then: "all others are told that rank 2 is lost", Ends: Errors, Bound: Timeout, Says: []string{"rank 2 is lost"},
+			Fails: []int{2},
+			job:   job{during: loss(host(2), testbed.Loss{Share: 1, At: "out"})}}
 	}, UDP, Switch),
 	across(func(over Over) Row {
 		return Row{ID: "/deaf-to-udp", Family: Direction, Fault: "UDP no longer reaches host 2",
@@ -30,8 +32,9 @@ var directionRows = slices.Concat(
 	}, UDP, Switch),
 	across(func(Over) Row {
 		return Row{ID: "/mute-by-tcp", Family: Direction, Fault: "TCP of host 2 no longer arrives",
-			Then: "all others are told that rank 2 is lost", Ends: Errors, Bound: Timeout, Says: []string{"rank 2"}, Fails: []int{2},
-			job: job{during: loss(host(2), testbed.Loss{Share: 1, At: "out", Protocol: "tcp"})}}
+			Then: "all others are told that rank 2 is lost", Ends: Errors, Bound: Timeout, Says: []string{"rank 2"},
+			Fails: []int{2},
+			job:   job{during: loss(host(2), testbed.Loss{Share: 1, At: "out", Protocol: "tcp"})}}
 	}, UDP),
 	across(func(Over) Row {
 		return Row{ID: "/node-deaf", Family: Direction, Fault: "nothing reaches `mcast switch` any more",

@@ -10,23 +10,31 @@ import (
 var hostRows = slices.Concat(
 	across(func(Over) Row {
 		return Row{ID: "/vanishes", Family: Host, Fault: "host 2 is gone (power, kernel), without a word to anybody",
-			Then: "all others are told that rank 2 is lost", Ends: Errors, Bound: Timeout, Says: []string{"rank 2 is lost"}, Fails: []int{2},
-			job: job{during: then(link(host(2), false), signal(2, syscall.SIGKILL))}}
+			Then: "all others are told that rank 2 is lost", Ends: Errors, Bound: Timeout, Says: []string{"rank 2 is lost"},
+			Fails: []int{2},
+			job:   job{during: then(link(host(2), false), signal(2, syscall.SIGKILL))}}
 	}, UDP, Switch, Tree),
 	across(func(over Over) Row {
-		return Row{ID: "/interface-bounces", Family: Host, Fault: "eth0 of host 1 is down for 0.2 s (`ip link set eth0 down`, a driver that resets)",
-			Then: "no operation fails", Ends: Succeeds, Bound: Timeout,
-			Quick: over == UDP, job: job{during: then(netInterface(host(1), false), lasts(200*time.Millisecond), netInterface(host(1), true))}}
+		return Row{ID: "/interface-bounces", Family: Host,
+			Fault: "eth0 of host 1 is down for 0.2 s (`ip link set eth0 down`, a driver that resets)",
+			Then:  "no operation fails", Ends: Succeeds, Bound: Timeout,
+			Quick: over == UDP,
+			job:   job{during: then(netInterface(host(1), false), lasts(200*time.Millisecond), netInterface(host(1), true))}}
 	}, UDP, Switch),
 	across(func(Over) Row {
-		return Row{ID: "/interface-down-quarter", Family: Host, Fault: "eth0 of host 1 is down for a quarter of `MCAST_TIMEOUT`",
-			Then: "no operation fails", Ends: Succeeds, Bound: Timeout,
-			job: job{timeout: 4 * time.Second, during: then(netInterface(host(1), false), lasts(time.Second), netInterface(host(1), true))}}
+		return Row{ID: "/interface-down-quarter", Family: Host,
+			Fault: "eth0 of host 1 is down for a quarter of `MCAST_TIMEOUT`",
+			Then:  "no operation fails", Ends: Succeeds, Bound: Timeout,
+			job: job{
+				timeout: 4 * time.Second,
+				during:  then(netInterface(host(1), false), lasts(time.Second), netInterface(host(1), true)),
+			}}
 	}, UDP, Switch),
 	across(func(Over) Row {
 		return Row{ID: "/interface-down", Family: Host, Fault: "eth0 of host 1 is down for good",
-			Then: "all others are told that rank 1 is lost", Ends: Errors, Bound: Timeout, Says: []string{"rank 1 is lost"}, Fails: []int{1},
-			job: job{during: netInterface(host(1), false)}}
+			Then: "all others are told that rank 1 is lost", Ends: Errors, Bound: Timeout, Says: []string{"rank 1 is lost"},
+			Fails: []int{1},
+			job:   job{during: netInterface(host(1), false)}}
 	}, UDP, Switch),
 	across(func(Over) Row {
 		return Row{ID: "/address-renewed", Family: Host, Fault: "the address of host 3 is taken away and given back (DHCP)",

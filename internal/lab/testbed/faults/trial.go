@@ -38,8 +38,9 @@ const (
 // trial is one run of a row.
 type trial struct {
 	*Scene
-	slack   time.Duration // that a busy machine may add to the bound
-	watched time.Duration // in all, from the fault on: a job that ends after its bound is late, one that does not end hangs
+	slack time.Duration // that a busy machine may add to the bound
+	// watched: in all, from the fault on: a job that ends after its bound is late, one that does not end hangs
+	watched time.Duration
 	logs    string
 	stop    string // the file that ends the rounds
 	began   time.Time
@@ -55,7 +56,8 @@ func (l *lab) try(ctx context.Context, row *Row, run int) (o Outcome, err error)
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	t := &trial{Scene: &Scene{ctx: ctx, row: row, tb: b.tb, ranks: newRanks(ranksOfAJob)}, slack: l.Slack, watched: row.bound() + l.Slack + l.Patience,
+	t := &trial{Scene: &Scene{ctx: ctx, row: row, tb: b.tb, ranks: newRanks(ranksOfAJob)}, slack: l.Slack,
+		watched: row.bound() + l.Slack + l.Patience,
 		outcome: Outcome{Row: row.ID, Run: run, At: time.Now(), Bound: row.bound().Seconds()}}
 	if t.logs, err = os.MkdirTemp("", "mcast-faults-"); err != nil {
 		return Outcome{}, err
@@ -113,7 +115,9 @@ func (t *trial) start(lab string, counts []int) (err error) {
 		return err
 	}
 	env := []string{"MCAST_SWITCH_TIMEOUT=" + switchTimeout.String()}
-	for name, limit := range map[string]time.Duration{"MCAST_TIMEOUT": t.row.timeout(), "MCAST_JOIN_TIMEOUT": joinTimeout} {
+	for name, limit := range map[string]time.Duration{
+		"MCAST_TIMEOUT": t.row.timeout(), "MCAST_JOIN_TIMEOUT": joinTimeout,
+	} {
 		if t.row.Bound.Of != name {
 			limit += t.slack
 		}

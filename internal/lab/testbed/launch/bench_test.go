@@ -28,7 +28,8 @@ func mustAddr(t *testing.T, text string) netip.Addr {
 }
 
 // limits are those of ranks that a busy machine does not meet.
-var limits = []string{"MCAST_JOIN_TIMEOUT=" + systest.Limit.String(), "MCAST_TIMEOUT=" + systest.Limit.String(), "MCAST_SWITCH_TIMEOUT=" + systest.Limit.String()}
+var limits = []string{"MCAST_JOIN_TIMEOUT=" + systest.Limit.String(), "MCAST_TIMEOUT=" + systest.Limit.String(),
+	"MCAST_SWITCH_TIMEOUT=" + systest.Limit.String()}
 
 // bench is a job that prints its results to out. `mcast bench` itself checks every byte.
 func bench(out io.Writer, args ...string) launch.Job {
@@ -59,7 +60,8 @@ func TestBench(t *testing.T) {
 		leaves, spines int
 		ipv6           bool
 		dtype          string
-	}{{1, 0, false, "f32"}, {2, 2, false, "i32"}, {2, 2, true, "i32"}} { // a tree adds partial sums, which the check of floats does not expect
+	}{{1, 0, false, "f32"}, {2, 2, false, "i32"}, {2, 2, true, "i32"}} {
+		// a tree adds partial sums, which the check of floats does not expect
 		tb := upAs(t, testbed.Spec{Hosts: 4, Leaves: shape.leaves, Spines: shape.spines, IPv6: shape.ipv6})
 		var out bytes.Buffer
 		run, err := launch.Start(t.Context(), tb, bench(&out, "allgather", "--bytes=1000,300K,1M"))
@@ -105,7 +107,9 @@ func TestTwoJobsAtOnce(t *testing.T) {
 }
 
 // endless starts a bench that ends when ctx does; next returns its next result.
-func endless(ctx context.Context, t *testing.T, tb *testbed.Testbed, nodes *launch.Nodes, what string) (run *launch.Run, next func() result) {
+func endless(
+	ctx context.Context, t *testing.T, tb *testbed.Testbed, nodes *launch.Nodes, what string,
+) (run *launch.Run, next func() result) {
 	t.Helper()
 	const sizes = 20000
 	out, in := io.Pipe()
@@ -162,7 +166,8 @@ func TestANodeStopsAndComesBack(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		run, next := endless(ctx, t, tb, nodes, "reducescatter")
 		until := func(algorithm string) {
-			systest.Eventually(t, func() bool { return next().Algorithm == algorithm }, "no operation went by way of %q", algorithm)
+			systest.Eventually(t, func() bool { return next().Algorithm == algorithm }, "no operation went by way of %q",
+				algorithm)
 		}
 		until("switch")
 		for _, node := range shape.stopped {
@@ -180,7 +185,8 @@ func TestANodeStopsAndComesBack(t *testing.T) {
 
 func TestANodeThatDiesByItselfIsReported(t *testing.T) {
 	tb := up(t, 1, 1, 0)
-	_, err := launch.StartNodes(t.Context(), tb, launch.NodeOptions{Mcast: built.Mcast, Args: []string{"--workers=nonsense"}})
+	_, err := launch.StartNodes(t.Context(), tb,
+		launch.NodeOptions{Mcast: built.Mcast, Args: []string{"--workers=nonsense"}})
 	require.ErrorContains(t, err, "switch 0 could not be started")
 	require.ErrorContains(t, err, "nonsense")
 }

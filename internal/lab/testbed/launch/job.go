@@ -93,7 +93,8 @@ func (j *Job) check(tb *testbed.Testbed) error {
 	}
 	for rank, core := range j.Cores {
 		if ranks := j.size(); rank < 0 || rank >= ranks || core < 0 {
-			return fmt.Errorf("rank %d on core %d is not allowed: want a rank from 0 to %d, and a core that this process may run on", rank, core, ranks-1)
+			return fmt.Errorf("rank %d on core %d is not allowed: want a rank from 0 to %d, and a core that this process may "+
+				"run on", rank, core, ranks-1)
 		}
 	}
 	for _, e := range j.Env {
@@ -160,7 +161,8 @@ func (r *Run) rankEnv(rank int) []string {
 	env := r.common(r.hosts[node])
 	for name, value := range map[string]int{
 		"RANK": rank, "ROLE_RANK": rank, "LOCAL_RANK": local, "GROUP_RANK": node, "NODE_RANK": node,
-		"WORLD_SIZE": j.size(), "ROLE_WORLD_SIZE": j.size(), "LOCAL_WORLD_SIZE": j.Counts[node], "GROUP_WORLD_SIZE": len(j.Hosts),
+		"WORLD_SIZE": j.size(), "ROLE_WORLD_SIZE": j.size(), "LOCAL_WORLD_SIZE": j.Counts[node],
+		"GROUP_WORLD_SIZE":           len(j.Hosts),
 		"TORCHELASTIC_RESTART_COUNT": 0, "TORCHELASTIC_MAX_RESTARTS": 0,
 	} {
 		env = append(env, name+"="+strconv.Itoa(value))

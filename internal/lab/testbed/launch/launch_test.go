@@ -38,8 +38,10 @@ func TestRanksAreToldWhatTorchrunTells(t *testing.T) {
 	tb := up(t, 4, 1, 0)
 	logs := t.TempDir()
 	run, err := launch.Start(t.Context(), tb, launch.Job{
-		Command: []string{"sh", "-c", "env; echo HOSTNAME=`hostname`; echo ADDRESS=`getent ahostsv4 $(hostname)`; echo NETNS=`readlink /proc/self/ns/net`; echo HERE=`pwd`; echo PEER=`getent hosts ::ffff:10.77.0.2`"},
-		Hosts:   []int{2, 0, 3}, PerHost: 2, Topology: true, Env: []string{"MINE=a=b", "OMP_NUM_THREADS=3"}, Dir: "/", Logs: logs,
+		Command: []string{"sh", "-c", "env; echo HOSTNAME=`hostname`; echo ADDRESS=`getent ahostsv4 $(hostname)`; echo " +
+			"NETNS=`readlink /proc/self/ns/net`; echo HERE=`pwd`; echo PEER=`getent hosts ::ffff:10.77.0.2`"},
+		Hosts: []int{2, 0, 3}, PerHost: 2, Topology: true, Env: []string{"MINE=a=b", "OMP_NUM_THREADS=3"}, Dir: "/",
+		Logs: logs,
 	})
 	require.NoError(t, err)
 	require.NoError(t, run.Wait())
@@ -48,10 +50,14 @@ func TestRanksAreToldWhatTorchrunTells(t *testing.T) {
 		got := variables(t, run.Log(rank))
 		host := tb.Hosts()[[]int{2, 0, 3}[rank/2]]
 		want := map[string]string{
-			"RANK": fmt.Sprint(rank), "LOCAL_RANK": fmt.Sprint(rank % 2), "GROUP_RANK": fmt.Sprint(rank / 2), "NODE_RANK": fmt.Sprint(rank / 2),
-			"ROLE_RANK": fmt.Sprint(rank), "WORLD_SIZE": "6", "LOCAL_WORLD_SIZE": "2", "GROUP_WORLD_SIZE": "3", "ROLE_WORLD_SIZE": "6", "ROLE_NAME": "default",
-			"MASTER_ADDR": tb.Hosts()[2].Addr.String(), "TORCHELASTIC_USE_AGENT_STORE": "False", "TORCHELASTIC_RESTART_COUNT": "0", "TORCHELASTIC_MAX_RESTARTS": "0",
-			"GLOO_SOCKET_IFNAME": "eth0", "MINE": "a=b", "OMP_NUM_THREADS": "3", "HOSTNAME": host.Namespace, "HERE": "/", "MCAST_TOPOLOGY": "leaf0", "PEER": "::ffff:10.77.0.2 " + tb.Hosts()[1].Namespace + ".ip6",
+			"RANK": fmt.Sprint(rank), "LOCAL_RANK": fmt.Sprint(rank % 2), "GROUP_RANK": fmt.Sprint(rank / 2),
+			"NODE_RANK": fmt.Sprint(rank / 2),
+			"ROLE_RANK": fmt.Sprint(rank), "WORLD_SIZE": "6", "LOCAL_WORLD_SIZE": "2", "GROUP_WORLD_SIZE": "3",
+			"ROLE_WORLD_SIZE": "6", "ROLE_NAME": "default",
+			"MASTER_ADDR": tb.Hosts()[2].Addr.String(), "TORCHELASTIC_USE_AGENT_STORE": "False",
+			"TORCHELASTIC_RESTART_COUNT": "0", "TORCHELASTIC_MAX_RESTARTS": "0",
+			"GLOO_SOCKET_IFNAME": "eth0", "MINE": "a=b", "OMP_NUM_THREADS": "3", "HOSTNAME": host.Namespace, "HERE": "/",
+			"MCAST_TOPOLOGY": "leaf0", "PEER": "::ffff:10.77.0.2 " + tb.Hosts()[1].Namespace + ".ip6",
 		}
 		for name, value := range want {
 			require.Equal(t, value, got[name], "%s of rank %d", name, rank)
@@ -166,7 +172,9 @@ func TestARankThatCannotStart(t *testing.T) {
 func TestCores(t *testing.T) {
 	tb := up(t, 2, 1, 0)
 	logs := t.TempDir()
-	job := launch.Job{Command: []string{"grep", "Cpus_allowed_list", "/proc/self/status"}, Cores: map[int]int{1: 0}, Logs: logs}
+	job := launch.Job{
+		Command: []string{"grep", "Cpus_allowed_list", "/proc/self/status"}, Cores: map[int]int{1: 0}, Logs: logs,
+	}
 	run, err := launch.Start(t.Context(), tb, job)
 	require.NoError(t, err)
 	require.NoError(t, run.Wait())
@@ -202,7 +210,8 @@ func TestLeases(t *testing.T) {
 	shared.Group = tb.Groups()[0]
 	third, group2, port2 := start(shared)
 	fourth, group3, port3 := start(job)
-	require.Equal(t, []string{"239.192.77.0", "239.192.77.1", "239.192.77.0", "239.192.77.3"}, []string{group0, group1, group2, group3})
+	require.Equal(t, []string{"239.192.77.0", "239.192.77.1", "239.192.77.0", "239.192.77.3"},
+		[]string{group0, group1, group2, group3})
 	require.Equal(t, []string{"29500", "29502", "29504", "29506"}, []string{port0, port1, port2, port3})
 
 	require.NoError(t, first.Signal(0, syscall.SIGKILL))

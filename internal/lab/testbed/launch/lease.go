@@ -116,7 +116,9 @@ func freeGroup(all []netip.Addr, taken map[netip.Addr]bool, groups int) (netip.A
 			return all[i+1-groups], nil
 		}
 	}
-	return netip.Addr{}, fmt.Errorf("no %d of the testbed's %d groups in a row are free: runs that go on have %d; name one to share it", groups, len(all), len(taken))
+	return netip.Addr{},
+		fmt.Errorf("no %d of the testbed's %d groups in a row are free: runs that go on have %d; name one to share it",
+			groups, len(all), len(taken))
 }
 
 // readLease returns the name of a run, empty if it has released its lease, and adds its groups to a

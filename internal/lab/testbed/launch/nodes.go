@@ -162,7 +162,8 @@ func (n *Nodes) Close() error {
 func (w *node) died() error {
 	select {
 	case <-w.process.done:
-		return fmt.Errorf("switch %d on %s (process %d) died: %v%s", w.Index, w.Namespace, w.process.cmd.Process.Pid, w.process.cmd.ProcessState, w.process.tail())
+		return fmt.Errorf("switch %d on %s (process %d) died: %v%s", w.Index, w.Namespace, w.process.cmd.Process.Pid,
+			w.process.cmd.ProcessState, w.process.tail())
 	default:
 		return nil
 	}

@@ -25,7 +25,8 @@ func explain(err error, read func(file string) string) error {
 	why := "the kernel or what confines this process forbids it"
 	help := ""
 	sysctl := func(what, name, now, better string) {
-		why, help = fmt.Sprintf("%s (%s=%s)", what, name, now), fmt.Sprintf("`sudo sysctl %s=%s` allows it; or ", name, better)
+		why, help = fmt.Sprintf("%s (%s=%s)", what, name, now),
+			fmt.Sprintf("`sudo sysctl %s=%s` allows it; or ", name, better)
 	}
 	const clone, apparmor = "kernel.unprivileged_userns_clone", "kernel.apparmor_restrict_unprivileged_userns"
 	switch {
@@ -44,7 +45,8 @@ func explain(err error, read func(file string) string) error {
 			sysctl("no namespaces are left to users", name, "0", "10000")
 		}
 	}
-	return fmt.Errorf("a testbed without root needs a user namespace, and %s: %shave root build it, with sudo (%w)", why, help, err)
+	return fmt.Errorf("a testbed without root needs a user namespace, and %s: %shave root build it, with sudo (%w)", why,
+		help, err)
 }
 
 // sysctlFile is where a setting is read.

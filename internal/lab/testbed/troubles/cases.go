@@ -42,7 +42,8 @@ func (c *Case) InCells() bool { return !c.whole }
 
 // Asked reports whether these parts of names ask for the case. None ask for the usual ones.
 func (c *Case) Asked(parts []string) bool {
-	return len(parts) == 0 && !c.asked || slices.ContainsFunc(parts, func(part string) bool { return strings.Contains(c.Name, part) })
+	return len(parts) == 0 && !c.asked ||
+		slices.ContainsFunc(parts, func(part string) bool { return strings.Contains(c.Name, part) })
 }
 
 // Names are those of all cases.
@@ -107,14 +108,23 @@ var Cases = []Case{
 	{Name: "healthy, busy links", change: func(p *Plan) { p.Bytes *= 4 }, within: Cell.busy},
 	{Name: "healthy, through a switch", Switch: true},
 	{Name: "slow rank", Cause: "slow-rank", change: func(p *Plan) { p.Slow = 10 * time.Millisecond }, within: Cell.slow},
-	{Name: "late data loader", Cause: "late-now-and-then", change: func(p *Plan) { p.Load = 700 * time.Millisecond }, within: Cell.late, steps: 3 * loadEvery},
+	{
+		Name: "late data loader", Cause: "late-now-and-then", change: func(p *Plan) { p.Load = 700 * time.Millisecond },
+		within: Cell.late, steps: 3 * loadEvery,
+	},
 	{Name: "slow link", Cause: "slow-link", inject: slowLink(30e6), steps: 2 * usualSteps},
 	{Name: "slow link of 60 Mbit/s", Cause: "slow-link", inject: slowLink(60e6), steps: 2 * usualSteps, asked: true},
 	{Name: "slow link of 100 Mbit/s", Cause: "slow-link", inject: slowLink(100e6), steps: 2 * usualSteps, asked: true},
 	{Name: "healthy, back to back", change: backToBack, whole: true},
 	{Name: "slow link, back to back", Cause: "slow-link", change: backToBack, whole: true, inject: slowLink(60e6)},
-	{Name: "lossy link", Cause: "lossy-link", inject: func(t *Trial) error { return t.Bed.SetLoss(t.place(), testbed.Loss{Share: 0.03}) }},
-	{Name: "small messages", Cause: "small-messages", Job: true, change: func(p *Plan) { p.Layers, p.Bytes, p.Compute = 100, smallest, 100*time.Microsecond }, within: Cell.small},
+	{
+		Name: "lossy link", Cause: "lossy-link",
+		inject: func(t *Trial) error { return t.Bed.SetLoss(t.place(), testbed.Loss{Share: 0.03}) },
+	},
+	{
+		Name: "small messages", Cause: "small-messages", Job: true,
+		change: func(p *Plan) { p.Layers, p.Bytes, p.Compute = 100, smallest, 100*time.Microsecond }, within: Cell.small,
+	},
 	{Name: "switch overloaded", Cause: "switch-overloaded", Job: true, Switch: true, inject: (*Trial).throttleSwitch},
 	{Name: "wrong interface", Cause: "wrong-interface", inject: (*Trial).addLink},
 	{Name: "CPU quota", Cause: quota, change: func(p *Plan) { p.Spin = true }, inject: (*Trial).throttleRank},
@@ -193,7 +203,8 @@ func (t *Trial) throttleSwitch() error {
 // addLink gives the host another link, which is faster than the one that the ranks use.
 func (t *Trial) addLink() error {
 	return t.Bed.In(t.place(), func() error {
-		out, err := exec.Command("sh", "-ec", "ip link add eth1 type veth peer name far; ip addr add 10.254.0.1/24 dev eth1; ip link set eth1 up; ip link set far up").CombinedOutput()
+		out, err := exec.Command("sh", "-ec", "ip link add eth1 type veth peer name far; ip addr add 10.254.0.1/24 dev "+
+			"eth1; ip link set eth1 up; ip link set far up").CombinedOutput()
 		if err != nil {
 			return fmt.Errorf("another link: %w: %s", err, out)
 		}

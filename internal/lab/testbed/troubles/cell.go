@@ -7,8 +7,8 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/lab/chart"
 )
 
-// Cell is a size and a compute with which all troubles are tried. What a rank does too slowly is in proportion to them: 10 ms
-// are no trouble to a layer that takes 500 ms to gather.
+// Cell is a size and a compute with which all troubles are tried. What a rank does too slowly is in proportion to them:
+// 10 ms are no trouble to a layer that takes 500 ms to gather.
 type Cell struct {
 	Bytes   int           `json:"bytes"`   // of a rank's shard of a layer
 	Compute time.Duration `json:"compute"` // of a layer's forward; 0: operations are back to back
@@ -28,7 +28,8 @@ func (c Cell) layer() time.Duration { return max(c.gather(), c.Compute) }
 // step is how long a step of so many layers takes where all is well.
 func (c Cell) step(layers int) time.Duration { return time.Duration(3*layers) * c.layer() }
 
-// plan is a training with steps of about a second, which may be longer, as a layer is gathered while another one computes.
+// plan is a training with steps of about a second, which may be longer, as a layer is gathered while another one
+// computes.
 func (c Cell) plan() Plan {
 	const fewest, most = 2, 6
 	layers := min(max(int(time.Second/max(c.step(1), 1)), fewest), most)
@@ -42,7 +43,8 @@ func (c Cell) watched(steps int, least time.Duration) time.Duration {
 
 // The troubles that depend on the cell.
 
-func (c Cell) slow(p *Plan) { p.Slow = 2 * c.layer() }                    // a layer's backward takes no longer on the links
+// a layer's backward takes no longer on the links
+func (c Cell) slow(p *Plan) { p.Slow = 2 * c.layer() }
 func (c Cell) late(p *Plan) { p.Load = loadEvery * c.step(p.Layers) / 2 } // half of the time that it loads for
 
 // small cuts layers into so many messages that a network cannot carry them in time.

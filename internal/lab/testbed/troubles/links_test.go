@@ -44,7 +44,8 @@ func TestTroublesShow(t *testing.T) {
 		},
 		"CPU quota": func(a *explain.Account) bool { return a.Place.Throttled > 0 },
 		"checkpoint traffic": func(a *explain.Account) bool {
-			return a.Place.OutBytes > 2*(a.Counters["gather_sent_bytes"]+a.Counters["gather_control_bytes"]+a.Counters["reduce_sent_bytes"])
+			return a.Place.OutBytes >
+				2*(a.Counters["gather_sent_bytes"]+a.Counters["gather_control_bytes"]+a.Counters["reduce_sent_bytes"])
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

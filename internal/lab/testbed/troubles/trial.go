@@ -111,8 +111,9 @@ func (t *Trial) start(pages, folder string) (err error) {
 	}
 	ctx, stop := context.WithCancel(t.ctx)
 	t.run, err = launch.Start(ctx, t.Bed, launch.Job{
-		Command: []string{t.Programs.Lab, "testbed", "trouble-worker", string(text)}, Nodes: t.nodes, KeepGoing: true, Logs: folder,
-		Env: []string{"MCAST_METRICS=" + pages},
+		Command: []string{t.Programs.Lab, "testbed", "trouble-worker", string(text)}, Nodes: t.nodes, KeepGoing: true,
+		Logs: folder,
+		Env:  []string{"MCAST_METRICS=" + pages},
 	})
 	t.later(func() error {
 		stop()
@@ -129,14 +130,16 @@ func (t *Trial) begun(look func() ([]watch.Rank, []error)) error {
 	ops := uint64(min(beginOps, beginSteps*2*t.plan.Layers))
 	for end := time.Now().Add(beginTime); time.Now().Before(end); {
 		ranks, _ := look()
-		if len(ranks) == len(t.Bed.Hosts()) && !slices.ContainsFunc(ranks, func(r watch.Rank) bool { return r.Counters["gather_ops"] < ops }) {
+		if len(ranks) == len(t.Bed.Hosts()) &&
+			!slices.ContainsFunc(ranks, func(r watch.Rank) bool { return r.Counters["gather_ops"] < ops }) {
 			return nil
 		}
 		if err := t.sleep(100 * time.Millisecond); err != nil {
 			return err
 		}
 	}
-	return fmt.Errorf("trouble %s: the ranks have not begun to train within %v: %s", t.Case.Name, beginTime, launchTail(t.run))
+	return fmt.Errorf("trouble %s: the ranks have not begun to train within %v: %s", t.Case.Name, beginTime,
+		launchTail(t.run))
 }
 
 func (t *Trial) sleep(d time.Duration) error {

@@ -20,7 +20,8 @@ func named(t *testing.T, name string) *Case {
 
 // TestRight: a case is right if its trouble alone was named, at the ranks that have it.
 func TestRight(t *testing.T) {
-	slow, healthy, traffic, small := named(t, "slow rank"), named(t, "healthy"), named(t, "checkpoint traffic"), named(t, "small messages")
+	slow, healthy, traffic, small := named(t, "slow rank"), named(t, "healthy"), named(t, "checkpoint traffic"),
+		named(t, "small messages")
 	said := func(cause string, ranks ...int) explain.Finding { return explain.Finding{Cause: cause, Ranks: ranks} }
 	require.True(t, slow.right(2, []explain.Finding{said("slow-rank", 2)}))
 	require.False(t, slow.right(2, []explain.Finding{said("slow-rank", 1)}))
@@ -42,7 +43,8 @@ func TestAsked(t *testing.T) {
 	require.False(t, usual.Asked([]string{"small", "link of 60"}))
 }
 
-// TestCells: in a cell a trouble costs as large a part of a step as in any other, and each case is one of a cell's once.
+// TestCells: in a cell a trouble costs as large a part of a step as in any other, and each case is one of a cell's
+// once.
 func TestCells(t *testing.T) {
 	tried := 0
 	for i := range Cases {

@@ -18,14 +18,15 @@ import (
 
 // Plan is a training, the same for all ranks but for what Slow, Load and Spin do to one.
 type Plan struct {
-	Layers  int           `json:"layers"`
-	Bytes   int           `json:"bytes"`   // of a rank's shard of a layer
-	Compute time.Duration `json:"compute"` // of a layer's forward; twice that backward. It sleeps, as a host does while a GPU computes.
-	Ahead   int           `json:"ahead"`   // layers that are gathered while one computes
-	Rank    int           `json:"rank"`    // that the following is of
-	Slow    time.Duration `json:"slow"`    // its compute is longer by that, in each layer
-	Load    time.Duration `json:"load"`    // it comes later by that to each fifth step
-	Spin    bool          `json:"spin"`    // its compute takes the CPU
+	Layers int `json:"layers"`
+	Bytes  int `json:"bytes"` // of a rank's shard of a layer
+	// Compute: of a layer's forward; twice that backward. It sleeps, as a host does while a GPU computes.
+	Compute time.Duration `json:"compute"`
+	Ahead   int           `json:"ahead"` // layers that are gathered while one computes
+	Rank    int           `json:"rank"`  // that the following is of
+	Slow    time.Duration `json:"slow"`  // its compute is longer by that, in each layer
+	Load    time.Duration `json:"load"`  // it comes later by that to each fifth step
+	Spin    bool          `json:"spin"`  // its compute takes the CPU
 }
 
 // loadEvery is after how many steps a loader that is late has nothing ready.
@@ -47,7 +48,8 @@ func Train(ctx context.Context, plan Plan) error {
 	for i, name := range []string{"RANK", "WORLD_SIZE"} {
 		n, err := strconv.Atoi(os.Getenv(name))
 		if err != nil {
-			return fmt.Errorf("%s=%q: want a number: `mcast-lab testbed experiment explain` starts this program", name, os.Getenv(name))
+			return fmt.Errorf("%s=%q: want a number: `mcast-lab testbed experiment explain` starts this program", name,
+				os.Getenv(name))
 		}
 		place[i] = n
 	}

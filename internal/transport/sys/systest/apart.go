@@ -34,7 +34,8 @@ func Apart(t *testing.T) bool {
 		return true
 	}
 	needRoot(t)
-	child := exec.CommandContext(t.Context(), "sh", append([]string{"-c", `ip link set lo up && exec "$0" "$@"`, os.Args[0]}, args(t)...)...)
+	child := exec.CommandContext(t.Context(), "sh",
+		append([]string{"-c", `ip link set lo up && exec "$0" "$@"`, os.Args[0]}, args(t)...)...)
 	child.SysProcAttr = &unix.SysProcAttr{Cloneflags: unix.CLONE_NEWNET}
 	again(t, child)
 	return false

@@ -51,7 +51,8 @@ func WithDescriptors(t testing.TB, spare int, f func()) {
 // descriptors returns what each open descriptor refers to.
 func descriptors(t testing.TB) map[int]string {
 	t.Helper()
-	require.NotEmpty(t, os.Getenv(aloneEnv), "what other tests left behind may close at any moment: want this test to be Alone")
+	require.NotEmpty(t, os.Getenv(aloneEnv),
+		"what other tests left behind may close at any moment: want this test to be Alone")
 	dir, err := os.Open("/proc/self/fd")
 	require.NoError(t, err)
 	defer func() { require.NoError(t, dir.Close()) }()

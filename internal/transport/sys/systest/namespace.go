@@ -114,7 +114,8 @@ func PlugAnother(t testing.TB, ns [2]*Namespace, mtu int) {
 
 func plug(t testing.TB, ns [2]*Namespace, name string, network, mtu int) {
 	t.Helper()
-	ns[0].IP(t, fmt.Sprintf("link add %s0 mtu %d type veth peer name %s1 mtu %d netns %d", name, mtu, name, mtu, ns[1].thread))
+	ns[0].IP(t,
+		fmt.Sprintf("link add %s0 mtu %d type veth peer name %s1 mtu %d netns %d", name, mtu, name, mtu, ns[1].thread))
 	for i, n := range ns {
 		n.IP(t, fmt.Sprintf("addr add 10.%d.0.%d/24 dev %s%d", network, i+1, name, i))
 		n.IP(t, fmt.Sprintf("link set %s%d up", name, i))
@@ -138,7 +139,8 @@ func (n *Namespace) Unmerged(t testing.TB, name string) {
 func (n *Namespace) AwaitCarrier(t testing.TB, name string) {
 	t.Helper()
 	running := false
-	for deadline := time.Now().Add(20 * time.Second); !running && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(20 * time.Second); !running &&
+		time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 		n.Do(func() {
 			ifi, err := net.InterfaceByName(name)
 			running = err == nil && ifi.Flags&net.FlagRunning != 0
@@ -183,7 +185,8 @@ func (n *Namespace) DropMulticastFrom(t testing.TB, iface string) {
 		if iface != "" {
 			name := make([]byte, unix.IFNAMSIZ)
 			copy(name, iface)
-			match = append(match, &expr.Meta{Key: expr.MetaKeyIIFNAME, Register: 1}, &expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: name})
+			match = append(match, &expr.Meta{Key: expr.MetaKeyIIFNAME, Register: 1},
+				&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: name})
 		}
 		n.drop(t, f.family, match...)
 	}

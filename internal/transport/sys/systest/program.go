@@ -9,8 +9,9 @@ import (
 
 var programDir string
 
-// Programs builds the programs mcast and mcast-lab, once for the tests of a package, and returns their folder. It lies in
-// GOTMPDIR if that is set, since a small /tmp has no room for the programs of several packages. RemovePrograms removes it.
+// Programs builds the programs mcast and mcast-lab, once for the tests of a package, and returns their folder. It lies
+// in GOTMPDIR if that is set, since a small /tmp has no room for the programs of several packages. RemovePrograms
+// removes it.
 var Programs = sync.OnceValues(func() (folder string, err error) {
 	if programDir, err = os.MkdirTemp(os.Getenv("GOTMPDIR"), "mcast-test-"); err != nil {
 		return "", err

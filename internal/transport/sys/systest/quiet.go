@@ -85,7 +85,8 @@ type machine struct {
 func (m *machine) judge(try func() string) (wrong, disturbed string) {
 	for range tries {
 		if late := m.quiet(); late >= lateness {
-			return "", fmt.Sprintf("this machine wakes who sleeps %v too late, for %v now: want one that does nothing else", late, quietTries*probeTime)
+			return "", fmt.Sprintf("this machine wakes who sleeps %v too late, for %v now: want one that does nothing else",
+				late, quietTries*probeTime)
 		}
 		before := m.use()
 		said := try()

@@ -155,7 +155,9 @@ func Serve[Job, Result any](work func(rank, size int, conns map[int]net.Conn, jo
 	os.Exit(0)
 }
 
-func serve[Job, Result any](text string, work func(rank, size int, conns map[int]net.Conn, job Job) (Result, error)) error {
+func serve[Job, Result any](
+	text string, work func(rank, size int, conns map[int]net.Conn, job Job) (Result, error),
+) error {
 	var o order[Job]
 	if err := json.Unmarshal([]byte(text), &o); err != nil {
 		return err

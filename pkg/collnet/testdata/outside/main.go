@@ -63,7 +63,8 @@ func step(ctx context.Context, g *collnet.Group) error {
 	for i := range grads {
 		grads[i] = float32(i) / 2
 	}
-	reduced, err := g.StartReduceScatter(collnet.Bytes(grads), collnet.Bytes(grad), collnet.Reduction{Type: collnet.Float32})
+	reduced,
+		err := g.StartReduceScatter(collnet.Bytes(grads), collnet.Bytes(grad), collnet.Reduction{Type: collnet.Float32})
 	if err != nil {
 		return err
 	}

@@ -106,7 +106,10 @@ func Run(ctx context.Context, plan Plan, out io.Writer) error {
 	}
 	info := r.group.Info()
 	_ = r.act("close")
-	closed := Line{Event: "closed", Round: r.round, Notes: info.Notes, Route: info.ReduceScatter, Longest: milliseconds(r.longest), Wrong: r.wrong}
+	closed := Line{
+		Event: "closed", Round: r.round, Notes: info.Notes, Route: info.ReduceScatter, Longest: milliseconds(r.longest),
+		Wrong: r.wrong,
+	}
 	if err := r.group.Close(); err != nil {
 		closed.Error = err.Error()
 	}

@@ -1,8 +1,8 @@
-// Package uplink is where users of a host's sending link meet: the groups and communicators of a
+// Package sendlink is where users of a host's sending link meet: the groups and communicators of a
 // process, and other processes of the same user. They share a page. One word of the page for each
 // fabric.Claim says until when it holds, one says which of the two collectives is ahead, and two
 // how far the foreground is.
-package uplink
+package sendlink
 
 import (
 	"sync/atomic"

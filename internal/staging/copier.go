@@ -12,11 +12,12 @@ import (
 // Errors of Post.
 var (
 	ErrClosed    = errors.New("the group is closed")
-	ErrCapturing = errors.New("the current stream is recording a CUDA graph, which cannot hold an operation of the host: " +
-		"run collectives outside of torch.cuda.graph")
+	ErrCapturing = errors.New(
+		"the current stream is recording a CUDA graph, which cannot hold an operation of the host: " +
+			"run collectives outside of torch.cuda.graph")
 )
 
-// Config is what a Stage is told of its group.
+// Config is what a Copier is told of its group.
 type Config struct {
 	Ranks int
 	Open  func(ordinal int) (Card, error)
@@ -38,15 +39,15 @@ type At struct {
 	Limit time.Duration
 }
 
-// Stats count what a Stage did.
+// Stats count what a Copier did.
 type Stats struct {
 	Ops               uint64 // operations done
 	OutBytes, InBytes uint64 // copied from device memory, and to it
 	Made              uint64 // what the driver was asked to make: pinned memory, streams, events
 }
 
-// Stage has the operations of a group on device memory.
-type Stage struct {
+// Copier has the operations of a group on device memory.
+type Copier struct {
 	cfg   Config
 	turns *turns
 
@@ -54,7 +55,7 @@ type Stage struct {
 	cards   map[int]*cardOf
 	closed  bool
 
-	flying             sync.WaitGroup
+	inFlight           sync.WaitGroup
 	lost               sync.Once
 	ops, out, in, made atomic.Uint64
 }
@@ -65,13 +66,13 @@ type cardOf struct {
 	rings map[Orders]*ring
 }
 
-// NewStage returns a Stage that has nothing yet: memory, streams and events are made with the first operation.
-func NewStage(cfg Config) *Stage {
-	return &Stage{cfg: cfg, turns: newTurns(), cards: map[int]*cardOf{}}
+// NewCopier returns a Copier that has nothing yet: memory, streams and events are made with the first operation.
+func NewCopier(cfg Config) *Copier {
+	return &Copier{cfg: cfg, turns: newTurns(), cards: map[int]*cardOf{}}
 }
 
 // Post queues an operation behind all that the caller's stream has queued, and returns.
-func (s *Stage) Post(at At, p Plan) (*Work, error) {
+func (s *Copier) Post(at At, p Plan) (*Work, error) {
 	s.posting.Lock()
 	defer s.posting.Unlock()
 	if s.closed {
@@ -97,19 +98,20 @@ func (s *Stage) Post(at At, p Plan) (*Work, error) {
 	}
 	w := &Work{outcome: outcome{done: make(chan struct{})}, card: c.Card, limit: at.Limit}
 	w.late = func() {
-		s.cfg.Broken(fmt.Errorf("%s of tensors on CUDA device %d was not done %v after its input was there", p.Name, at.Device, at.Limit))
+		s.cfg.Broken(fmt.Errorf("%s of tensors on CUDA device %d was not done %v after its input was there", p.Name,
+			at.Device, at.Limit))
 	}
 	if w.event, err = s.event(c); err != nil {
 		return nil, err
 	}
-	s.flying.Add(1)
-	r.flying.Add(1)
+	s.inFlight.Add(1)
+	r.inFlight.Add(1)
 	if err := s.queue(w, r, at.Stream, &p); err != nil {
 		// The other ranks have this operation, or some pieces are queued here, so it cannot be called off. Its last
 		// call, which says that the streams have passed it, never comes.
 		w.arrived()
 		w.Release()
-		s.flying.Done()
+		s.inFlight.Done()
 		s.broken(err)
 		return nil, err
 	}
@@ -117,7 +119,7 @@ func (s *Stage) Post(at At, p Plan) (*Work, error) {
 }
 
 // queue queues all of an operation.
-func (s *Stage) queue(w *Work, r *ring, stream uintptr, p *Plan) error {
+func (s *Copier) queue(w *Work, r *ring, stream uintptr, p *Plan) error {
 	if err := r.begin(stream); err != nil {
 		return err
 	}
@@ -129,7 +131,7 @@ func (s *Stage) queue(w *Work, r *ring, stream uintptr, p *Plan) error {
 	flights := make([]flight, len(p.Pieces))
 	for i := range flights {
 		f := &flights[i]
-		*f = flight{stage: s, work: w, plan: p, piece: &p.Pieces[i], first: i == 0, turn: turn{orders: p.Orders, what: f}}
+		*f = flight{copier: s, work: w, plan: p, piece: &p.Pieces[i], first: i == 0, turn: turn{orders: p.Orders, what: f}}
 		s.turns.add(&f.turn)
 		if err := r.queue(f); err != nil {
 			return err
@@ -140,15 +142,15 @@ func (s *Stage) queue(w *Work, r *ring, stream uintptr, p *Plan) error {
 	}
 	return r.card.Call(r.in, func() {
 		s.ops.Add(1)
-		r.flying.Add(-1)
+		r.inFlight.Add(-1)
 		w.arrived()
-		s.flying.Done()
+		s.inFlight.Done()
 	})
 }
 
 // begin begins an operation of host memory and has end called with its outcome. It reports whether it is to be
 // tried again.
-func (s *Stage) begin(start func() (Operation, error), end func(error)) (again bool) {
+func (s *Copier) begin(start func() (Operation, error), end func(error)) (again bool) {
 	o, err := start()
 	switch {
 	case err == nil:
@@ -162,41 +164,41 @@ func (s *Stage) begin(start func() (Operation, error), end func(error)) (again b
 }
 
 // broken ends the group on all ranks.
-func (s *Stage) broken(err error) {
+func (s *Copier) broken(err error) {
 	s.cfg.Broken(err)
 	s.Fail(cmp.Or(s.cfg.Err(), err))
 }
 
 // Fail says that the group has failed, and why: pieces that have not begun end with that error once the GPU
 // comes to them, and operations of host memory behind them end at once.
-func (s *Stage) Fail(err error) { s.turns.fail(err) }
+func (s *Copier) Fail(err error) { s.turns.fail(err) }
 
 // Waits reports whether an operation of such an order has not begun, so that another one must wait for
 // its turn.
-func (s *Stage) Waits(orders Orders) bool { return s.turns.waits(orders) }
+func (s *Copier) Waits(orders Orders) bool { return s.turns.waits(orders) }
 
 // InTurn has an operation of host memory begin after those on device memory that were posted before. start
 // does not block.
-func (s *Stage) InTurn(orders Orders, start func() (Operation, error)) *Deferred {
-	d := &Deferred{outcome: outcome{done: make(chan struct{})}, stage: s, start: start}
+func (s *Copier) InTurn(orders Orders, start func() (Operation, error)) *Deferred {
+	d := &Deferred{outcome: outcome{done: make(chan struct{})}, copier: s, start: start}
 	s.turns.add(&turn{orders: orders, open: true, what: d})
 	return d
 }
 
 // Stats returns the counters.
-func (s *Stage) Stats() Stats {
+func (s *Copier) Stats() Stats {
 	return Stats{Ops: s.ops.Load(), OutBytes: s.out.Load(), InBytes: s.in.Load(), Made: s.made.Load()}
 }
 
 // Shut refuses further operations, and returns a channel that is closed when all operations posted before are
 // done.
-func (s *Stage) Shut() <-chan struct{} {
+func (s *Copier) Shut() <-chan struct{} {
 	s.posting.Lock()
 	s.closed = true
 	s.posting.Unlock()
 	done := make(chan struct{})
 	go func() {
-		s.flying.Wait()
+		s.inFlight.Wait()
 		close(done)
 	}()
 	return done
@@ -204,7 +206,7 @@ func (s *Stage) Shut() <-chan struct{} {
 
 // Check asks the devices whether they work. One with an error of its own calls nobody back any more, so that
 // nothing there is ever done: then the group ends, and the error is returned.
-func (s *Stage) Check() error {
+func (s *Copier) Check() error {
 	s.posting.Lock()
 	defer s.posting.Unlock()
 	for _, c := range s.cards {
@@ -225,7 +227,7 @@ func (s *Stage) Check() error {
 
 // Close leaves the rings that the GPU has passed to other groups. An operation that the GPU has not come to
 // ends with an error when it does.
-func (s *Stage) Close() {
+func (s *Copier) Close() {
 	s.turns.fail(ErrClosed)
 	s.turns.ended.Wait()
 	s.posting.Lock()
@@ -233,7 +235,7 @@ func (s *Stage) Close() {
 	s.closed = true
 	for _, c := range s.cards {
 		for _, r := range c.rings {
-			if r.flying.Load() == 0 {
+			if r.inFlight.Load() == 0 {
 				putRing(r)
 			}
 		}
@@ -242,7 +244,7 @@ func (s *Stage) Close() {
 }
 
 // card returns a device.
-func (s *Stage) card(ordinal int) (*cardOf, error) {
+func (s *Copier) card(ordinal int) (*cardOf, error) {
 	if c := s.cards[ordinal]; c != nil {
 		return c, nil
 	}
@@ -257,7 +259,7 @@ func (s *Stage) card(ordinal int) (*cardOf, error) {
 
 // ring returns the ring of operations of some orders on a device, with slots of so many bytes. Allreduces have
 // those of Reduce-Scatters.
-func (s *Stage) ring(c *cardOf, orders Orders, bytes int) (*ring, error) {
+func (s *Copier) ring(c *cardOf, orders Orders, bytes int) (*ring, error) {
 	if orders&Reduce != 0 {
 		orders = Reduce
 	}
@@ -270,7 +272,7 @@ func (s *Stage) ring(c *cardOf, orders Orders, bytes int) (*ring, error) {
 }
 
 // event returns an event for a work.
-func (s *Stage) event(c *cardOf) (uintptr, error) {
+func (s *Copier) event(c *cardOf) (uintptr, error) {
 	if e := takeEvent(c.Card); e != 0 {
 		return e, nil
 	}

@@ -1,4 +1,4 @@
-package uplink
+package sendlink
 
 import (
 	"math/rand/v2"
@@ -63,7 +63,7 @@ func TestWait(t *testing.T) {
 	went := now
 	for range 10_000 {
 		wait.Round()
-		if _, waits := wait.Next(); waits {
+		if _, waits := wait.Deadline(); waits {
 			t.Fatal("nothing has waited in this round")
 		}
 		if rng.IntN(3) > 0 {
@@ -73,7 +73,7 @@ func TestWait(t *testing.T) {
 		if must := wait.Must(now); !must {
 			went = now
 		} else {
-			at, waits := wait.Next()
+			at, waits := wait.Deadline()
 			require.True(t, waits)
 			require.Positive(t, claimed, "waits for nothing")
 			require.Greater(t, at, now, "busy waiting")

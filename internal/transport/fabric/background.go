@@ -22,27 +22,27 @@ const (
 type Foreground struct {
 	Link Link
 
-	last   time.Duration // when something moved
-	moving time.Duration // since Tell
-	said   time.Duration // when
-	bytes  uint64        // that had moved then, of all time
+	last       time.Duration // when something moved
+	moving     time.Duration // since Report
+	reportedAt time.Duration // when
+	bytes      uint64        // that had moved then, of all time
 }
 
-// Moves says that something moved, and reports whether it is time to call Tell.
+// Moves says that something moved, and reports whether it is time to call Report.
 func (f *Foreground) Moves(now time.Duration) bool {
 	if f == nil {
 		return false
 	}
 	f.moving += min(now-f.last, movesMost)
 	f.last = now
-	return now-f.said >= movesAgain
+	return now-f.reportedAt >= movesAgain
 }
 
-// Tell says so on the page, and how many bytes have moved of all time.
-func (f *Foreground) Tell(bytes uint64) {
+// Report says so on the page, and how many bytes have moved of all time.
+func (f *Foreground) Report(bytes uint64) {
 	f.Link.Claim(InForeground, movesFor)
 	f.Link.Moved(bytes-f.bytes, f.moving)
-	f.said, f.bytes, f.moving = f.last, bytes, 0
+	f.reportedAt, f.bytes, f.moving = f.last, bytes, 0
 }
 
 const (
@@ -81,13 +81,13 @@ type Background struct {
 	sent   bool          // something, in this interval
 
 	at      time.Duration // when to look again
-	looking bool
+	waiting bool
 }
 
 // Round begins a round, in which nothing waits yet.
 func (b *Background) Round() {
 	if b != nil {
-		b.looking = false
+		b.waiting = false
 	}
 }
 
@@ -102,7 +102,7 @@ func (b *Background) Must(now time.Duration) bool {
 		b.owed = 0
 		return false
 	}
-	b.look()
+	b.sample()
 	b.owed = max(0, b.owed-b.pace*since.Seconds())
 	early := movesAgain // as long as no rate was seen
 	if b.pace > 0 {
@@ -111,7 +111,7 @@ func (b *Background) Must(now time.Duration) bool {
 	if early <= ahead {
 		return false
 	}
-	b.looking, b.at = true, now+max(lookAgain, min(early-ahead, movesAgain))
+	b.waiting, b.at = true, now+max(lookAgain, min(early-ahead, movesAgain))
 	return true
 }
 
@@ -132,30 +132,30 @@ func (b *Background) Sent(bytes int) {
 	}
 }
 
-// Next returns when to look again, if something has had to wait in this round.
-func (b *Background) Next() (at time.Duration, waits bool) {
+// Deadline returns when to look again, if something has had to wait in this round.
+func (b *Background) Deadline() (at time.Duration, waits bool) {
 	if b == nil {
 		return 0, false
 	}
-	return b.at, b.looking
+	return b.at, b.waiting
 }
 
-// look learns from the foreground's rate once it has moved for an interval.
-func (b *Background) look() {
+// sample learns from the foreground's rate once it has moved for an interval.
+func (b *Background) sample() {
 	moved, moving := b.Link.Moved(0, 0)
 	took := moving - b.moving
 	if b.begun && took < interval && took >= 0 {
 		return
 	}
 	if b.begun && took >= 0 && moved >= b.moved { // else the page has begun anew
-		b.learn(float64(moved-b.moved) / took.Seconds())
+		b.adapt(float64(moved-b.moved) / took.Seconds())
 	}
 	b.begun, b.moved, b.moving, b.sent = true, moved, moving, false
 }
 
-// learn takes the foreground's rate in an interval: additive increase, and decrease to the least at
+// adapt takes the foreground's rate in an interval: additive increase, and decrease to the least at
 // once, lest what the foreground has beside much of the background be taken for all that it needs.
-func (b *Background) learn(rate float64) {
+func (b *Background) adapt(rate float64) {
 	if b.rate == 0 {
 		b.rate = rate
 	}

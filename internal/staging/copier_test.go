@@ -43,11 +43,16 @@ type began struct{ f func(func(error)) }
 func (b began) OnDone(f func(error)) { b.f(f) }
 
 func newNetwork(t *testing.T, ranks int) *network {
-	return &network{t: t, ranks: ranks, orders: map[Orders][]*meeting{}, posted: map[Orders][]int{Gather: make([]int, ranks), Reduce: make([]int, ranks)}}
+	return &network{
+		t: t, ranks: ranks, orders: map[Orders][]*meeting{},
+		posted: map[Orders][]int{Gather: make([]int, ranks), Reduce: make([]int, ranks)},
+	}
 }
 
 // post is a rank's part of a collective, which is the same on all ranks.
-func (n *network) post(order Orders, rank int, what string, memory []byte, do func(memory [][]byte)) (Operation, error) {
+func (n *network) post(
+	order Orders, rank int, what string, memory []byte, do func(memory [][]byte),
+) (Operation, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.failed != nil {
@@ -56,7 +61,8 @@ func (n *network) post(order Orders, rank int, what string, memory []byte, do fu
 	i := n.posted[order][rank]
 	n.posted[order][rank]++
 	if i == len(n.orders[order]) {
-		n.orders[order] = append(n.orders[order], &meeting{what: what, memory: make([][]byte, n.ranks), ends: make([]func(error), n.ranks), do: do})
+		n.orders[order] = append(n.orders[order],
+			&meeting{what: what, memory: make([][]byte, n.ranks), ends: make([]func(error), n.ranks), do: do})
 	}
 	m := n.orders[order][i]
 	assert.Equal(n.t, m.what, what, "ranks post the same in the same order")
@@ -113,7 +119,7 @@ var errFull = errors.New("the group is full")
 
 // rank is one of a test.
 type rank struct {
-	*Stage
+	*Copier
 	card    *stagingtest.Card
 	stream  uintptr
 	network *network
@@ -157,7 +163,7 @@ func group(t *testing.T, ranks, memory int, late time.Duration, limit func(error
 	all := make([]*rank, ranks)
 	for i := range all {
 		r := &rank{card: stagingtest.New(memory, late), network: n, number: i}
-		r.Stage = NewStage(Config{
+		r.Copier = NewCopier(Config{
 			Ranks: ranks,
 			Open:  func(int) (Card, error) { return r.card, nil },
 			Err: func() error {
@@ -264,7 +270,7 @@ func TestStreamsAreFollowed(t *testing.T) {
 	for _, r := range all {
 		<-r.Shut()
 		r.Close()
-		r.Stage = NewStage(r.cfg)
+		r.Copier = NewCopier(r.cfg)
 	}
 	step(t, all, 7, size)
 	require.Zero(t, all[0].Stats().Made, "another group takes what one has left")
@@ -379,7 +385,8 @@ func TestHostOperationsKeepTheirTurn(t *testing.T) {
 func TestAFullOrderHoldsUpNoOther(t *testing.T) {
 	r := group(t, 1, 1<<20, 0, nil)[0]
 	var begun atomic.Bool
-	gather, scatter := r.gather(stagingtest.Base, stagingtest.Base+8192, 4000), r.scatter(stagingtest.Base+16384, stagingtest.Base+32768, 4000)
+	gather, scatter := r.gather(stagingtest.Base, stagingtest.Base+8192, 4000),
+		r.scatter(stagingtest.Base+16384, stagingtest.Base+32768, 4000)
 	start, behind := gather.Start, scatter.Start
 	gather.Start = func(memory []byte, n int) (Operation, error) {
 		if !begun.Load() {

@@ -1,4 +1,4 @@
-package uplink
+package sendlink
 
 import (
 	"errors"
@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// place names a link: an interface of a network namespace.
-type place struct {
+// linkKey names a link: an interface of a network namespace.
+type linkKey struct {
 	namespace uint64 // inode
 	index     int    // of the interface
 }
@@ -34,13 +34,13 @@ type page struct {
 // pages are those in use by this process.
 var pages struct {
 	sync.Mutex
-	at map[place]*page
+	at map[linkKey]*page
 }
 
 // Shared is a Link of a host.
 type Shared struct {
 	*Link
-	at   place
+	at   linkKey
 	ifi  net.Interface
 	once sync.Once
 	err  error
@@ -52,7 +52,7 @@ const Folder = "/dev/shm"
 // Open returns the sending link of an interface, which this process shares with others of the same
 // user. Where that cannot be had it is this process's alone, and the error says why; the Link works.
 func Open(ifi *net.Interface) (*Shared, error) {
-	at := place{index: ifi.Index}
+	at := linkKey{index: ifi.Index}
 	var st unix.Stat_t
 	if unix.Stat("/proc/thread-self/ns/net", &st) == nil {
 		at.namespace = st.Ino
@@ -65,7 +65,7 @@ func Open(ifi *net.Interface) (*Shared, error) {
 		sweep(prefix)
 		p = openPage(fmt.Sprintf("%s%d-%d", prefix, at.namespace, at.index))
 		if pages.at == nil {
-			pages.at = map[place]*page{}
+			pages.at = map[linkKey]*page{}
 		}
 		pages.at[at] = p
 	}
@@ -150,7 +150,8 @@ func attach(path string) (_ *page, err error) {
 		return nil, errAgain
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFREG || st.Mode&0o077 != 0 || int(st.Uid) != os.Geteuid() {
-		return nil, fmt.Errorf("it is not a file of user %d alone (mode %o, of user %d): remove it", os.Geteuid(), st.Mode, st.Uid)
+		return nil,
+			fmt.Errorf("it is not a file of user %d alone (mode %o, of user %d): remove it", os.Geteuid(), st.Mode, st.Uid)
 	}
 	size := os.Getpagesize()
 	// Memory that is not there would show at the first touch, as SIGBUS.

@@ -1,4 +1,4 @@
-package uplink
+package sendlink
 
 import (
 	"math/rand/v2"
@@ -41,7 +41,7 @@ func (s *shared) run(d time.Duration, rate func(background float64) float64) {
 		if s.rate = rate(float64(sent) / step.Seconds()); s.rate > 0 {
 			s.bytes += uint64(s.rate * step.Seconds())
 			if s.front.Moves(s.now) {
-				s.front.Tell(s.bytes)
+				s.front.Report(s.bytes)
 			}
 		}
 	}
@@ -122,6 +122,6 @@ func TestNoClass(t *testing.T) {
 	require.False(t, back.Must(1))
 	back.Sent(1)
 	back.Round()
-	_, waits := back.Next()
+	_, waits := back.Deadline()
 	require.False(t, waits)
 }
