@@ -161,7 +161,11 @@ func (l *Listener) dial(ctx context.Context, a *team.Plan, purpose wire.Purpose,
 			failing, over = owntime.WithTimeout(ctx, d.Timeout,
 				&owntime.TimeoutError{Setting: "MCAST_TIMEOUT", After: a.Settings.Timeout})
 		}
-		c, err := l.dialBound(ctx, a, peer, a.Addrs[peer], d)
+		trying := ctx
+		if failing != nil {
+			trying = failing // an attempt that begins late must not take as long as the first
+		}
+		c, err := l.dialBound(trying, a, peer, a.Addrs[peer], d)
 		switch {
 		case err == nil:
 			// A peer may take its time to answer, but its kernel acknowledges at once.
@@ -190,6 +194,9 @@ func (l *Listener) dial(ctx context.Context, a *team.Plan, purpose wire.Purpose,
 			}
 			err, final = fmt.Errorf("%w: %w", context.Cause(ctx), before), true
 		case failing != nil && failing.Err() != nil:
+			if before != nil && errors.Is(err, context.Canceled) {
+				err = before
+			}
 			err, final = fmt.Errorf("%w: %w", context.Cause(failing), err), true
 		}
 		if final {
