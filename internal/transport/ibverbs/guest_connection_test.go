@@ -27,7 +27,7 @@ func pair(t *testing.T, within time.Duration, buffers int) (e [2]*end) {
 			require.NoError(t, err)
 			t.Cleanup((*c).Close)
 		}
-		e[i].memory, err = d[i].Map(1<<16, RemoteWrite|RemoteRead)
+		e[i].memory, err = d[i].Map(1<<16, RemoteWrite|PeerRead)
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, e[i].memory.Close()) })
 		e[i].Connection, err = d[i].NewConnection(ConnectionOptions{Sends: e[i].sends, Receives: e[i].receives, Send: 16, Receive: 16})

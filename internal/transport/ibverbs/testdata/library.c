@@ -1,6 +1,6 @@
 // A libibverbs for tests without devices: one device, on the interface 1 (lo) at 127.0.0.1, that registers memory up to
-// FAKE_MEMLOCK bytes (unsigned; none: any), and DMA-BUFs unless OLD is defined. It sends nothing. With INFINIBAND defined its
-// port is one of InfiniBand's.
+// FAKE_MEMLOCK bytes (unsigned; none: any). It sends nothing. With OLD defined it is older than rdma-core 37, and with
+// INFINIBAND defined its port is one of InfiniBand's.
 #include "../abi.h"
 
 #include <errno.h>
@@ -70,11 +70,6 @@ static rdma_mr *region(uint64_t at, size_t n)
 rdma_mr *ibv_reg_mr(rdma_pd *p, void *at, size_t n, int access) { return (void)p, (void)access, region((uintptr_t)at, n); }
 
 #ifndef OLD
-rdma_mr *ibv_reg_dmabuf_mr(rdma_pd *p, uint64_t offset, size_t n, uint64_t at, int fd, int access)
-{
-	(void)p, (void)offset, (void)fd, (void)access;
-	return region(at, n);
-}
 int ibv_is_fork_initialized(void) { return getenv("FAKE_FORK_UNSAFE") ? 0 : 2; }
 #endif
 
