@@ -13,11 +13,12 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
+	"github.com/torch-mcast/torch-mcast/ncclnet/p2p/p2ptest"
 )
 
 // greeted is the far end of a connection that a sender made over TCP: a socket
 // that this test reads, or not.
-func greeted(t *testing.T, o Options) (send Comm, far *net.TCPConn) {
+func greeted(t *testing.T, o Options) (send p2ptest.Comm, far *net.TCPConn) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -90,7 +91,7 @@ func needsFilters(t *testing.T) {
 }
 
 // sender is a comm that sends, and the other end of its connection. The caller closes it.
-func sender(t *testing.T, o Options) (Comm, *net.TCPConn) {
+func sender(t *testing.T, o Options) (p2ptest.Comm, *net.TCPConn) {
 	t.Helper()
 	near, far := dialled(t)
 	defer near.Close()
@@ -98,7 +99,7 @@ func sender(t *testing.T, o Options) (Comm, *net.TCPConn) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Wrap(comm), far
+	return p2ptest.Comm{P: comm}, far
 }
 
 // dialled is a connection: a comm duplicates the near end.
@@ -130,7 +131,7 @@ func TestWrongWriteBlamesNobody(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	send := Wrap(comm)
+	send := p2ptest.Comm{P: comm}
 	defer send.Close()
 	raw, err := near.SyscallConn()
 	if err != nil {
@@ -144,7 +145,7 @@ func TestWrongWriteBlamesNobody(t *testing.T) {
 	} else if err != nil {
 		t.Fatal(err)
 	}
-	if e := failsSending(t, send, memory(t, 1000)); e.Code != System || !strings.Contains(e.Text, "write: Invalid argument") {
+	if e := failsSending(t, send, memory(t, 1000)); e.Code != p2ptest.System || !strings.Contains(e.Text, "write: Invalid argument") {
 		t.Fatal(e)
 	}
 }
@@ -155,14 +156,14 @@ func TestSilentHost(t *testing.T) {
 	needsFilters(t)
 	send, far := greeted(t, Options{Timeout: 2 * time.Second})
 	dropLarger(t, far, 0)
-	if e := failsSending(t, send, memory(t, 8<<20)); e.Code != Remote || !strings.Contains(e.Text, "nothing of what was sent is acknowledged") {
+	if e := failsSending(t, send, memory(t, 8<<20)); e.Code != p2ptest.Remote || !strings.Contains(e.Text, "nothing of what was sent is acknowledged") {
 		t.Fatal(e)
 	}
 }
 
 // narrow returns a connection over a path that carries small packets only, after a message was sent on
 // it: the sender, which has a timeout, the sender's warnings, and its other end. Keepalives pass both ways.
-func narrow(t *testing.T, size int, timeout time.Duration) (Comm, <-chan string, *net.TCPConn) {
+func narrow(t *testing.T, size int, timeout time.Duration) (p2ptest.Comm, <-chan string, *net.TCPConn) {
 	t.Helper()
 	needsFilters(t)
 	warned := make(chan string, 1)
@@ -200,7 +201,7 @@ func TestPathNarrows(t *testing.T) {
 	if line := <-warned; !strings.Contains(line, far.LocalAddr().String()) {
 		t.Fatal(line)
 	}
-	if e := failsSending(t, send, memory(t, 10)); e.Code != Remote || !strings.Contains(e.Text, "do not pass") {
+	if e := failsSending(t, send, memory(t, 10)); e.Code != p2ptest.Remote || !strings.Contains(e.Text, "do not pass") {
 		t.Fatal(e)
 	}
 }
@@ -300,7 +301,7 @@ func TestZerocopyFault(t *testing.T) {
 	o := Options{Addr: loopback, Fabric: "tcp", Zerocopy: "on"}
 	send, recv := pair(t, o, o)
 	works(t, send, recv)
-	if _, _, z := send.shape(); !z {
+	if _, _, z := send.Shape(); !z {
 		t.Fatal("no zero-copy to begin with")
 	}
 	paint(secret, 3)
@@ -308,7 +309,7 @@ func TestZerocopyFault(t *testing.T) {
 	r := must(t)(recv.Irecv(to))
 	finish(t, must(t)(send.Isend(secret)), r)
 	checkPaint(t, to, 3)
-	if _, _, z := send.shape(); z {
+	if _, _, z := send.Shape(); z {
 		t.Fatal("zero-copy goes on with memory that cannot be pinned")
 	}
 
@@ -319,7 +320,7 @@ func TestZerocopyFault(t *testing.T) {
 	}
 	defer unix.Munmap(hole)
 	must(t)(recv.Irecv(to))
-	if e := failsSending(t, send, hole); e.Code != System || !strings.Contains(e.Text, "bad address") && !strings.Contains(e.Text, "Bad address") {
+	if e := failsSending(t, send, hole); e.Code != p2ptest.System || !strings.Contains(e.Text, "bad address") && !strings.Contains(e.Text, "Bad address") {
 		t.Fatal(e)
 	}
 }
@@ -334,7 +335,7 @@ func TestAbandoned(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if e := fails(t, must(t)(recv.Irecv(memory(t, 10)))); e.Code != Remote {
+	if e := fails(t, must(t)(recv.Irecv(memory(t, 10)))); e.Code != p2ptest.Remote {
 		t.Fatal(e)
 	}
 	if c, err := Connect(h, Options{}); c != nil || err == nil || !strings.Contains(err.Error(), "nobody asked") {
@@ -365,7 +366,7 @@ func TestRingNotTaken(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, ring, _ := send.shape(); ring {
+	if _, ring, _ := send.Shape(); ring {
 		t.Fatal("there is a ring")
 	}
 	works(t, send, recv)
@@ -392,7 +393,7 @@ func TestRingGone(t *testing.T) {
 	l, _ := listen(t, Options{Timeout: 300 * time.Millisecond})
 	forge(t, l, 1, -1)
 	if c, err := until(t, accept(l)); err == nil {
-		t.Fatal(c.shape())
+		t.Fatal(c.Shape())
 	}
 }
 
@@ -400,13 +401,13 @@ func TestRingGone(t *testing.T) {
 func TestRefused(t *testing.T) {
 	forKinds(t, func(t *testing.T, o Options) {
 		send, recv := pair(t, o, o)
-		for want, call := range map[string]func() (*Request, error){
-			"was asked to send":    func() (*Request, error) { return recv.Isend(nil) },
-			"was asked to receive": func() (*Request, error) { return send.Irecv(nil) },
+		for want, call := range map[string]func() (*p2ptest.Request, error){
+			"was asked to send":    func() (*p2ptest.Request, error) { return recv.Isend(nil) },
+			"was asked to receive": func() (*p2ptest.Request, error) { return send.Irecv(nil) },
 		} {
 			r, err := call()
-			e, _ := err.(*Code) //nolint:errorlint // it is nothing else
-			if r != nil || e == nil || e.Code != BadArgument || !strings.Contains(e.Text, want) {
+			e, _ := err.(*p2ptest.Code) //nolint:errorlint // it is nothing else
+			if r != nil || e == nil || e.Code != p2ptest.BadArgument || !strings.Contains(e.Text, want) {
 				t.Fatalf("%v, %v", r, err)
 			}
 		}
@@ -437,7 +438,7 @@ func TestCloseForked(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	send, data := Wrap(comm), memory(t, 4<<20) // an ordinary user may pin 8 MiB
+	send, data := p2ptest.Comm{P: comm}, memory(t, 4<<20) // an ordinary user may pin 8 MiB
 	fill := func(b byte) {
 		for i := range data {
 			data[i] = b

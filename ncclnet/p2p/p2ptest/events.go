@@ -1,10 +1,6 @@
-// Package profilertest stands for NCCL's profiler in tests: it keeps the events of a comm's messages.
-package profilertest
+package p2ptest
 
-/*
-#cgo CFLAGS: -std=gnu11 -D_GNU_SOURCE -O2 -Wall -Wextra -Wshadow -I${SRCDIR}/../..
-#include "events.h"
-*/
+// #include "events.h"
 import "C"
 
 import "unsafe"
@@ -38,7 +34,7 @@ const (
 	Abandoned = int(C.MCAST_NET_ABANDONED)
 )
 
-// Profiler returns a callback (nccl_profiler), which wants events, and forgets earlier events.
+// Profiler returns a callback (nccl_profiler) that stands for NCCL's profiler: it keeps the events of messages from now on.
 func Profiler() unsafe.Pointer {
 	return unsafe.Pointer(C.profiler_begin())
 }
