@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
-	"github.com/torch-mcast/torch-mcast/ncclnet/p2p/p2ptest"
+	"github.com/torch-mcast/torch-mcast/ncclnet/p2p/caller"
 )
 
 var loopback = netip.MustParseAddr("127.0.0.1")
@@ -40,7 +40,7 @@ func forKinds(t *testing.T, f func(t *testing.T, o Options)) {
 }
 
 // once connects two ends in this process, which the caller closes.
-func once(t *testing.T, out, in Options) (send, recv p2ptest.Comm) {
+func once(t *testing.T, out, in Options) (send, recv caller.Comm) {
 	t.Helper()
 	l, err := Listen(in)
 	if err != nil {
@@ -56,14 +56,14 @@ func once(t *testing.T, out, in Options) (send, recv p2ptest.Comm) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			send = p2ptest.Comm{P: c}
+			send = caller.Comm{P: c}
 		}
 		if recv.P == nil {
 			c, err := l.Accept()
 			if err != nil {
 				t.Fatal(err)
 			}
-			recv = p2ptest.Comm{P: c}
+			recv = caller.Comm{P: c}
 		}
 		if time.Now().After(deadline) {
 			t.Fatal("no connection")
@@ -74,7 +74,7 @@ func once(t *testing.T, out, in Options) (send, recv p2ptest.Comm) {
 }
 
 // pair connects two ends in this process, for as long as the test.
-func pair(t *testing.T, out, in Options) (send, recv p2ptest.Comm) {
+func pair(t *testing.T, out, in Options) (send, recv caller.Comm) {
 	t.Helper()
 	send, recv = once(t, out, in)
 	t.Cleanup(func() {
@@ -86,8 +86,8 @@ func pair(t *testing.T, out, in Options) (send, recv p2ptest.Comm) {
 
 // memory returns C memory that lives as long as the test.
 func memory(t testing.TB, n int) []byte {
-	b := p2ptest.Alloc(n)
-	t.Cleanup(func() { p2ptest.Free(b) })
+	b := caller.Alloc(n)
+	t.Cleanup(func() { caller.Free(b) })
 	return b
 }
 
@@ -121,10 +121,10 @@ func checkPaint(t testing.TB, b []byte, seed uint64) {
 }
 
 // finish tests requests in turn until all are done, and returns their sizes.
-func finish(t testing.TB, rs ...*p2ptest.Request) []int {
+func finish(t testing.TB, rs ...*caller.Request) []int {
 	t.Helper()
 	sizes, left := make([]int, len(rs)), len(rs)
-	rs = append([]*p2ptest.Request(nil), rs...)
+	rs = append([]*caller.Request(nil), rs...)
 	for deadline := systest.Deadline(); left > 0; runtime.Gosched() {
 		for i, r := range rs {
 			if r == nil {
@@ -147,11 +147,11 @@ func finish(t testing.TB, rs ...*p2ptest.Request) []int {
 }
 
 // fails tests a request until it fails, and returns how.
-func fails(t testing.TB, r *p2ptest.Request) *p2ptest.Code {
+func fails(t testing.TB, r *caller.Request) *caller.Code {
 	t.Helper()
 	for deadline := systest.Deadline(); ; runtime.Gosched() {
 		done, _, err := r.Test()
-		if code := (*p2ptest.Code)(nil); errors.As(err, &code) {
+		if code := (*caller.Code)(nil); errors.As(err, &code) {
 			return code
 		}
 		if done || time.Now().After(deadline) {
@@ -160,8 +160,8 @@ func fails(t testing.TB, r *p2ptest.Request) *p2ptest.Code {
 	}
 }
 
-func must(t testing.TB) func(r *p2ptest.Request, err error) *p2ptest.Request {
-	return func(r *p2ptest.Request, err error) *p2ptest.Request {
+func must(t testing.TB) func(r *caller.Request, err error) *caller.Request {
+	return func(r *caller.Request, err error) *caller.Request {
 		t.Helper()
 		if err != nil || r == nil {
 			t.Fatalf("request %v: %v", r, err)
@@ -213,7 +213,7 @@ func inFlight(t *testing.T, o Options) {
 	send, recv := pair(t, o, o)
 	for _, n := range []int{0, 1, 100, 70000, 300000} {
 		from, to := memory(t, 32*n), memory(t, 32*n)
-		var ss, rs []*p2ptest.Request
+		var ss, rs []*caller.Request
 		for i := range 32 {
 			paint(from[i*n:(i+1)*n], uint64(i))
 			ss = append(ss, must(t)(send.Isend(from[i*n:(i+1)*n])))
@@ -247,14 +247,14 @@ func mismatch(t *testing.T, o Options) {
 			from, to := memory(t, n), memory(t, n)
 			must(t)(send.Isend(from))
 			r := must(t)(recv.Irecv(to[:n-1]))
-			if e := fails(t, r); e.Code != p2ptest.Mismatch {
+			if e := fails(t, r); e.Code != caller.Mismatch {
 				t.Fatal(e)
 			}
 			if _, err := recv.Irecv(to); err == nil {
 				t.Fatal("a comm that failed takes a receive")
 			}
 			// The sender may be done with this message, but not with 32 more.
-			if e := failsSending(t, send, from); e.Code != p2ptest.Mismatch {
+			if e := failsSending(t, send, from); e.Code != caller.Mismatch {
 				t.Fatal(e)
 			}
 		})
@@ -262,15 +262,15 @@ func mismatch(t *testing.T, o Options) {
 }
 
 // failsSending sends until that fails. Requests that are done leave room.
-func failsSending(t testing.TB, c p2ptest.Comm, b []byte) *p2ptest.Code {
+func failsSending(t testing.TB, c caller.Comm, b []byte) *caller.Code {
 	t.Helper()
-	var rs []*p2ptest.Request
+	var rs []*caller.Request
 	for deadline := systest.Deadline(); time.Now().Before(deadline); runtime.Gosched() {
 		r, err := c.Isend(b)
 		if r != nil {
 			rs = append(rs, r)
 		}
-		var left []*p2ptest.Request
+		var left []*caller.Request
 		for _, r := range rs {
 			done, _, e := r.Test()
 			if e != nil {
@@ -281,7 +281,7 @@ func failsSending(t testing.TB, c p2ptest.Comm, b []byte) *p2ptest.Code {
 			}
 		}
 		rs = left
-		if code := (*p2ptest.Code)(nil); errors.As(err, &code) {
+		if code := (*caller.Code)(nil); errors.As(err, &code) {
 			return code
 		}
 	}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/torch-mcast/torch-mcast/internal/transport/identity"
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
-	"github.com/torch-mcast/torch-mcast/ncclnet/p2p/p2ptest"
+	"github.com/torch-mcast/torch-mcast/ncclnet/p2p/caller"
 )
 
 func listen(t *testing.T, o Options) (*Listener, []byte) {
@@ -31,7 +31,7 @@ func listen(t *testing.T, o Options) (*Listener, []byte) {
 }
 
 // until calls f until it returns a comm or an error.
-func until(t *testing.T, f func() (p2ptest.Comm, error)) (p2ptest.Comm, error) {
+func until(t *testing.T, f func() (caller.Comm, error)) (caller.Comm, error) {
 	t.Helper()
 	for deadline := systest.Deadline(); time.Now().Before(deadline); runtime.Gosched() {
 		if c, err := f(); c.P != nil || err != nil {
@@ -42,25 +42,25 @@ func until(t *testing.T, f func() (p2ptest.Comm, error)) (p2ptest.Comm, error) {
 		}
 	}
 	t.Fatal("no connection and no error")
-	return p2ptest.Comm{}, nil
+	return caller.Comm{}, nil
 }
 
-func accept(l *Listener) func() (p2ptest.Comm, error) {
-	return func() (p2ptest.Comm, error) {
+func accept(l *Listener) func() (caller.Comm, error) {
+	return func() (caller.Comm, error) {
 		c, err := l.Accept()
-		return p2ptest.Comm{P: c}, err
+		return caller.Comm{P: c}, err
 	}
 }
 
-func connect(h []byte, o Options) func() (p2ptest.Comm, error) {
-	return func() (p2ptest.Comm, error) {
+func connect(h []byte, o Options) func() (caller.Comm, error) {
+	return func() (caller.Comm, error) {
 		c, err := Connect(h, o)
-		return p2ptest.Comm{P: c}, err
+		return caller.Comm{P: c}, err
 	}
 }
 
 // works moves one message.
-func works(t *testing.T, send, recv p2ptest.Comm) {
+func works(t *testing.T, send, recv caller.Comm) {
 	t.Helper()
 	const n = 100000
 	from, to := memory(t, n), memory(t, n)
@@ -101,7 +101,7 @@ func TestAgreement(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, x := range []p2ptest.Comm{send, recv} {
+			for _, x := range []caller.Comm{send, recv} {
 				if lanes, ring, _ := x.Shape(); lanes != c.lanes || ring != (c.fabric == shm) {
 					t.Fatalf("%d lanes, a ring: %v", lanes, ring)
 				}
@@ -191,7 +191,7 @@ func TestHandle(t *testing.T) {
 	}
 	// A copy goes on where the original was; and a handle serves again.
 	for range 2 {
-		send, err := until(t, func() (p2ptest.Comm, error) {
+		send, err := until(t, func() (caller.Comm, error) {
 			h = append([]byte(nil), h...)
 			return connect(h, Options{})()
 		})
@@ -349,7 +349,7 @@ func TestConnectFails(t *testing.T) {
 func TestManyConnections(t *testing.T) {
 	const listeners, each = 4, 6
 	var ls []*Listener
-	var sends, recvs []p2ptest.Comm
+	var sends, recvs []caller.Comm
 	var hs [][]byte
 	for i := range listeners {
 		o := Options{Lanes: i + 1}
@@ -391,7 +391,7 @@ func TestManyConnections(t *testing.T) {
 		}
 	}
 	// Which send belongs to which receive the messages tell.
-	var ss, rs []*p2ptest.Request
+	var ss, rs []*caller.Request
 	to := memory(t, len(recvs))
 	for i, r := range recvs {
 		rs = append(rs, must(t)(r.Irecv(to[i:i+1])))

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
-	"github.com/torch-mcast/torch-mcast/ncclnet/p2p/p2ptest"
+	"github.com/torch-mcast/torch-mcast/ncclnet/p2p/caller"
 )
 
 // TestAskedForLate: NCCL may stand still between two calls for longer than the timeout.
@@ -42,7 +42,7 @@ func TestAborted(t *testing.T) {
 				a := attemptOf(t, h)
 				<-a.done
 				if taken {
-					var recv p2ptest.Comm
+					var recv caller.Comm
 					systest.Eventually(t, func() bool {
 						c, err := accept(l)()
 						if err != nil {

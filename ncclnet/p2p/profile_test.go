@@ -5,25 +5,26 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/torch-mcast/torch-mcast/ncclnet/p2p/p2ptest"
+	"github.com/torch-mcast/torch-mcast/ncclnet/p2p/caller"
+	"github.com/torch-mcast/torch-mcast/ncclnet/p2p/profilertest"
 )
 
 // TestProfile: a profiler is told of each message from its post to its end, with what moved and when.
 func TestProfile(t *testing.T) {
 	forKinds(t, func(t *testing.T, o Options) {
-		over := p2ptest.TCP
+		over := profilertest.TCP
 		if o.Fabric == "shm" {
-			over = p2ptest.SHM
+			over = profilertest.SHM
 		}
 		send, recv := pair(t, o, o)
 		checkProfile(t, send, recv, over, o)
 	})
 }
 
-func checkProfile(t *testing.T, send, recv p2ptest.Comm, over int, o Options) {
+func checkProfile(t *testing.T, send, recv caller.Comm, over int, o Options) {
 	t.Helper()
 	const room = 1 << 20
-	profiler := p2ptest.Profiler()
+	profiler := profilertest.Profiler()
 	send.Profile(profiler)
 	recv.Profile(profiler)
 	sizes := []int{0, 1, 999, 70_000, 1 << 20, 0, 300_000, 5, 8192}
@@ -37,11 +38,11 @@ func checkProfile(t *testing.T, send, recv p2ptest.Comm, over int, o Options) {
 			require.NoError(t, err)
 			require.False(t, done)
 		}
-		looked[i] = p2ptest.Clock()
+		looked[i] = profilertest.Clock()
 		require.Equal(t, []int{n, n}, finish(t, must(t)(send.Isend(from[:n])), r))
 	}
 	lanes, _, _ := send.Shape()
-	events, wrong := p2ptest.Events()
+	events, wrong := profilertest.Events()
 	require.Zero(t, wrong)
 	require.Len(t, events, 2*len(sizes))
 	require.NotEqual(t, events[0].Connection, events[1].Connection)
@@ -58,9 +59,9 @@ func checkProfile(t *testing.T, send, recv p2ptest.Comm, over int, o Options) {
 		if n >= cut {
 			spread = lanes
 		}
-		require.Equal(t, p2ptest.Event{
-			Parent: comm, Connection: first.Connection, Sequence: uint32(i / 2), Tag: p2ptest.Tag, Sending: i%2 == 1, Over: over,
-			Lanes: spread, Room: []int{room, n}[i%2], Bytes: n, Outcome: p2ptest.Done, Stops: 1, Peer: first.Peer,
+		require.Equal(t, profilertest.Event{
+			Parent: comm, Connection: first.Connection, Sequence: uint32(i / 2), Tag: caller.Tag, Sending: i%2 == 1, Over: over,
+			Lanes: spread, Room: []int{room, n}[i%2], Bytes: n, Outcome: profilertest.Done, Stops: 1, Peer: first.Peer,
 			Posted: e.Posted, Begun: e.Begun, Moved: e.Moved, Done: e.Done, Began: e.Began, Ended: e.Ended,
 		}, e, "message %d of %d bytes", i/2, n)
 		require.NotEmpty(t, e.Peer)
@@ -78,13 +79,13 @@ func checkProfile(t *testing.T, send, recv p2ptest.Comm, over int, o Options) {
 func TestProfileEnds(t *testing.T) {
 	forKinds(t, func(t *testing.T, o Options) {
 		send, recv := once(t, o, o)
-		recv.Profile(p2ptest.Profiler())
+		recv.Profile(profilertest.Profiler())
 		to := memory(t, 3000)
 		first := must(t)(recv.Irecv(to[:1000]))
 		must(t)(recv.Irecv(to[1000:2000]))
 		must(t)(recv.Irecv(to[2000:]))
 		outcomes := func() (all, stops []int) {
-			events, wrong := p2ptest.Events()
+			events, wrong := profilertest.Events()
 			require.Zero(t, wrong)
 			for _, e := range events {
 				all, stops = append(all, e.Outcome), append(stops, e.Stops)
@@ -95,24 +96,24 @@ func TestProfileEnds(t *testing.T) {
 		require.Equal(t, []int{0, 0, 0}, stops)
 		send.Close()
 		for range 2 {
-			require.Equal(t, p2ptest.Remote, fails(t, first).Code)
+			require.Equal(t, caller.Remote, fails(t, first).Code)
 		}
 		all, stops := outcomes()
-		require.Equal(t, p2ptest.Failed, all[0])
+		require.Equal(t, profilertest.Failed, all[0])
 		require.Equal(t, []int{1, 0, 0}, stops)
 		recv.Close()
 		all, stops = outcomes()
-		require.Equal(t, []int{p2ptest.Failed, p2ptest.Failed, p2ptest.Failed}, all)
+		require.Equal(t, []int{profilertest.Failed, profilertest.Failed, profilertest.Failed}, all)
 		require.Equal(t, []int{1, 1, 1}, stops)
 
 		send, recv = once(t, o, o)
-		recv.Profile(p2ptest.Profiler())
+		recv.Profile(profilertest.Profiler())
 		must(t)(recv.Irecv(to[:1000]))
 		must(t)(recv.Irecv(to[1000:]))
 		recv.Close()
 		send.Close()
 		all, stops = outcomes()
-		require.Equal(t, []int{p2ptest.Abandoned, p2ptest.Abandoned}, all)
+		require.Equal(t, []int{profilertest.Abandoned, profilertest.Abandoned}, all)
 		require.Equal(t, []int{1, 1}, stops)
 	})
 }

@@ -188,15 +188,8 @@ typedef struct {
 	uint32_t opcode;
 } rdma_transfer;
 
-typedef struct {
-	uint64_t id;
-	uint64_t local;
-	uint32_t local_key;
-	uint32_t bytes; // may be 0: for an immediate alone
-} rdma_buffer;
-
-// These post n of them, with one doorbell for up to 64; *posted are.
+// They post with one doorbell for up to 64. Of n transfers *posted are; n buffers are for immediates.
 int rdma_post_transfers(rdma_qp *qp, const rdma_transfer *t, int n, int *posted);
-int rdma_post_buffers(rdma_qp *qp, const rdma_buffer *b, int n, int *posted);
+int rdma_post_buffers(rdma_qp *qp, uint64_t id, int n);
 
 #endif

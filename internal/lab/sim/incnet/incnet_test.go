@@ -15,12 +15,18 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
+// random runs the random scenario of a seed.
+func random(seed uint64) Result {
+	s := Random(seed)
+	return s.Run()
+}
+
 func TestSeeds(t *testing.T) {
 	seeds := systest.Draw[uint64](120, 2000)
 	var total Result
 	many, rooted, forged, late, full := 0, 0, 0, 0, 0
 	for seed := uint64(1); seed <= seeds; seed++ {
-		r := Run(seed)
+		r := random(seed)
 		require.NoError(t, r.Err, "%s", r.String())
 		total.Add(&r)
 		if r.Scenario.Terms.Ranks > 64 {
@@ -54,7 +60,7 @@ func TestSeeds(t *testing.T) {
 
 func TestSeedReplays(t *testing.T) {
 	for seed := uint64(1); seed <= systest.Draw[uint64](5, 20); seed++ {
-		a, b := Run(seed), Run(seed)
+		a, b := random(seed), random(seed)
 		assert.Equal(t, a.Hash, b.Hash)
 		assert.Equal(t, a.Datagrams, b.Datagrams)
 	}

@@ -63,12 +63,6 @@ func (r *Result) Add(o *Result) {
 	r.Sessions += o.Sessions
 }
 
-// Run runs the random scenario of a seed.
-func Run(seed uint64) Result {
-	s := Random(seed)
-	return s.Run()
-}
-
 // sim is a run under way.
 type sim struct {
 	Scenario

@@ -1,5 +1,5 @@
-// Package p2ptest has the comms of package p2p for tests in Go; the plugin calls C. It also stands for NCCL's profiler.
-package p2ptest
+// Package caller sends and receives over the comms of package p2p from Go, for tests and the lab. The plugin calls C.
+package caller
 
 /*
 #cgo CFLAGS: -std=gnu11 -D_GNU_SOURCE -O2 -Wall -Wextra -Wshadow -I${SRCDIR}/../..

@@ -1,6 +1,10 @@
-package p2ptest
+// Package profilertest stands for NCCL's profiler in tests: it keeps the events of a comm's messages.
+package profilertest
 
-// #include "events.h"
+/*
+#cgo CFLAGS: -std=gnu11 -D_GNU_SOURCE -O2 -Wall -Wextra -Wshadow -I${SRCDIR}/../..
+#include "events.h"
+*/
 import "C"
 
 import "unsafe"
@@ -34,7 +38,7 @@ const (
 	Abandoned = int(C.MCAST_NET_ABANDONED)
 )
 
-// Profiler returns a callback (nccl_profiler) that stands for NCCL's profiler: it keeps the events of messages from now on.
+// Profiler returns a callback (nccl_profiler), which wants events, and forgets earlier events.
 func Profiler() unsafe.Pointer {
 	return unsafe.Pointer(C.profiler_begin())
 }

@@ -48,8 +48,8 @@ var titles = map[Family]string{
 	Resource: "Resources", Time: "Time",
 }
 
-// Document returns docs/reference/faults.md.
-func Document() string {
+// document returns docs/reference/faults.md.
+func document() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, documentHead, defaultBytes>>10, defaultTimeout, switchTimeout, joinTimeout)
 	for _, f := range Families {
@@ -88,4 +88,14 @@ func (r *Row) write(b *strings.Builder) {
 		mark = "`" + r.Test + "`"
 	}
 	fmt.Fprintf(b, "| `%s` | %s | %s | %v | %s |\n", r.ID, r.Fault, then, r.Bound, mark)
+}
+
+func (b Bound) String() string {
+	if b.Of == "" {
+		return b.Plus.String()
+	}
+	if b.Times != 0 {
+		return fmt.Sprintf("%v `%s` + %v", b.Times, b.Of, b.Plus)
+	}
+	return fmt.Sprintf("`%s` + %v", b.Of, b.Plus)
 }
