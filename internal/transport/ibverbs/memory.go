@@ -24,12 +24,11 @@ const (
 
 // Region is memory that the device may use.
 type Region struct {
-	Bytes  []byte // nil for memory registered by its address
-	mr     *C.rdma_mr
-	lkey   C.uint32_t
-	rkey   C.uint32_t // as lkey: a caller may ask for it while another closes the region
-	own    bool       // mapped by Map
-	device *Device
+	Bytes []byte // nil for memory registered by its address
+	mr    *C.rdma_mr
+	lkey  C.uint32_t
+	rkey  C.uint32_t // as lkey: a caller may ask for it while another closes the region
+	own   bool       // mapped by Map
 }
 
 // Registrations returns how many the device has made since it was opened. Any goroutine may ask.
@@ -51,7 +50,7 @@ func (d *Device) RegisterAt(addr, size uintptr, a Access) (*Region, error) {
 	switch {
 	case mr != nil:
 		d.registrations.Add(1)
-		return &Region{mr: mr, lkey: mr.lkey, rkey: mr.rkey, device: d}, nil
+		return &Region{mr: mr, lkey: mr.lkey, rkey: mr.rkey}, nil
 	case errors.Is(err, unix.ENOMEM):
 		return nil, Unavailable("device %s: %d bytes cannot be registered, which locks them in memory: %w (ulimit -l unlimited; systemd: LimitMEMLOCK=infinity; docker run --ulimit memlock=-1)",
 			d.name, size, err)

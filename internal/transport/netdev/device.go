@@ -18,14 +18,11 @@ const GuessedSpeed = 10000
 
 // Device is an interface that is up and has an address.
 type Device struct {
-	Name       string
-	Index      int
-	Addr       netip.Addr // the first of Addresses
-	MTU        int        // in bytes
-	SpeedMbps  int        // as the driver says, or GuessedSpeed
-	SpeedKnown bool       // the driver says it
-	PCIPath    string     // real path in sysfs of the PCI function, that of the interface below for a VLAN; "" if there is none, or several
-	GUID       uint64     // of host, interface name and MAC: the same in all processes of a host
+	Name      string
+	Addr      netip.Addr // the first of Addresses
+	SpeedMbps int        // as the driver says, or GuessedSpeed
+	PCIPath   string     // real path in sysfs of the PCI function, that of the interface below for a VLAN; "" if there is none, or several
+	GUID      uint64     // of host, interface name and MAC: the same in all processes of a host
 }
 
 // Devices returns this host's devices, the one of the default route first and the others by index. If name is not
@@ -172,9 +169,8 @@ func (h host) distance(l link) int {
 func (h host) addr(l link) netip.Addr { return l.best(sources(h.defaults, l.Index)...)[0] }
 
 func (h host) device(l link) Device {
-	d := Device{Name: l.Name, Index: l.Index, Addr: h.addr(l), MTU: l.MTU, PCIPath: h.pciPath(l.Name), GUID: h.guid(l)}
-	d.SpeedMbps, d.SpeedKnown = h.speed(l.Name)
-	return d
+	speed, _ := h.speed(l.Name)
+	return Device{Name: l.Name, Addr: h.addr(l), SpeedMbps: speed, PCIPath: h.pciPath(l.Name), GUID: h.guid(l)}
 }
 
 // guid tells apart interfaces that share a MAC, such as a VLAN and the interface below it, and hosts that have

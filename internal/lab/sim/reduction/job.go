@@ -35,11 +35,9 @@ type Result struct {
 	// them right, if there is no error.
 	Checked uint64
 	Sent    uint64 // bytes that the busiest link from a host carried, headers included
-	Summed  uint64 // bytes that switches took of contributions
-	// Contributions sent again by hosts, results by switches; gaps that
-	// switches reported, polls that they answered, and what was a duplicate or late.
-	Resent, Again, Gaps, Polls, Duplicates, Stale uint64
-	Events, Hash                                  uint64 // of the network
+	// Contributions sent again by hosts, results by switches; polls that switches answered.
+	Resent, Again, Polls uint64
+	Events, Hash         uint64 // of the network
 }
 
 // Run runs the Reduce-Scatter alone. The error says why the configuration is wrong, or is the first
@@ -152,12 +150,8 @@ func (j *Job) Result() Result {
 				continue
 			}
 			s := st.Stats()
-			r.Summed += s.SummedBytes
 			r.Again += s.Again
-			r.Gaps += s.Gaps
 			r.Polls += s.Polls
-			r.Duplicates += s.Duplicates
-			r.Stale += s.Stale
 		}
 	}
 	counters := j.net.Counters()

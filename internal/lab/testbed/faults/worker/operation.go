@@ -31,7 +31,6 @@ type opError struct {
 }
 
 func (e *opError) Error() string { return e.err.Error() }
-func (e *opError) Unwrap() error { return e.err }
 
 // pause is between rounds, or else ranks that share a core would do nothing but rounds.
 const pause = time.Millisecond
