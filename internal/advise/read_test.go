@@ -1,6 +1,7 @@
 package advise
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -311,6 +312,6 @@ func FuzzTrace(f *testing.F) {
 			require.LessOrEqual(t, p.Most, r.Step+1)
 		}
 		require.NotEmpty(t, r.Lines())
-		require.NoError(t, r.WriteJSON(io.Discard))
+		require.NoError(t, json.NewEncoder(io.Discard).Encode(r))
 	})
 }

@@ -10,11 +10,9 @@ import (
 	"time"
 
 	"github.com/torch-mcast/torch-mcast/internal/protocol/innetwork"
-	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/transport/batch"
 	"github.com/torch-mcast/torch-mcast/internal/transport/datagram"
 	"github.com/torch-mcast/torch-mcast/internal/transport/identity"
-	"github.com/torch-mcast/torch-mcast/internal/transport/seal"
 )
 
 // DefaultTimeout is the silence after which a side counts as lost, by default.
@@ -287,10 +285,7 @@ func (s *Session) Datagram() int { return s.datagram }
 
 // Head returns the length of what precedes a payload in a datagram: header and tag, in bytes.
 func (s *Session) Head() int {
-	if s.keys != nil {
-		return wire.SlotSize + seal.Tags.Size()
-	}
-	return wire.SlotSize
+	return s.keys.head()
 }
 
 // Seals returns the sealers for a stripe's datagrams to the switch and from it, always the same; none without a secret.
