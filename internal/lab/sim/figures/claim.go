@@ -56,9 +56,6 @@ const (
 	Beside     Verdict = "beside"
 )
 
-// Verdicts are all, in the order of the table of claims.
-var Verdicts = []Verdict{Agrees, Differs, Kept, Missed, Arithmetic, Beside}
-
 // Claim is what a paper says beside what came out here.
 type Claim struct {
 	Figure  string    `json:"figure"`

@@ -278,15 +278,18 @@ func stamped(t *testing.T, rows []byte) bool {
 	})
 }
 
+// verdicts are all, in the order of the table of claims.
+var verdicts = []Verdict{Agrees, Differs, Kept, Missed, Arithmetic, Beside}
+
 // tally is the table of claims of docs/project/reproduction.md: for each figure how many have a rule that can
 // fail, and what became of all.
 func tally(claims []Claim) string {
 	var b strings.Builder
 	b.WriteString("| figure | claims | with a rule that can fail")
-	for _, v := range Verdicts {
+	for _, v := range verdicts {
 		fmt.Fprintf(&b, " | %s", v)
 	}
-	b.WriteString(" |\n|---" + strings.Repeat("|---", 2+len(Verdicts)) + "|\n")
+	b.WriteString(" |\n|---" + strings.Repeat("|---", 2+len(verdicts)) + "|\n")
 	line := func(name string, of func(*Claim) bool) {
 		n, ruled, became := 0, 0, map[Verdict]int{}
 		for i := range claims {
@@ -301,7 +304,7 @@ func tally(claims []Claim) string {
 			}
 		}
 		fmt.Fprintf(&b, "| %s | %d | %d", name, n, ruled)
-		for _, v := range Verdicts {
+		for _, v := range verdicts {
 			fmt.Fprintf(&b, " | %d", became[v])
 		}
 		b.WriteString(" |\n")

@@ -42,6 +42,12 @@ Where requests for connections may be lost, rows of ` + "`MCAST_TIMEOUT`" + ` ho
 
 `
 
+// families are all.
+var families = []Family{Process, Host, Link, Path, Size, Direction, Flow, Resource, Time}
+
+// overs are all.
+var overs = []Over{SHM, Nodes, Uneven, UDP, Switch, Rails, Tree, Net}
+
 // titles are what the families are about.
 var titles = map[Family]string{
 	Process: "Processes", Host: "Hosts", Link: "Links", Path: "Paths", Size: "Sizes", Direction: "Directions", Flow: "Flows",
@@ -52,7 +58,7 @@ var titles = map[Family]string{
 func document() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, documentHead, defaultBytes>>10, defaultTimeout, switchTimeout, joinTimeout)
-	for _, f := range Families {
+	for _, f := range families {
 		fmt.Fprintf(&b, "## %s\n\n| row | fault | what happens | bound | |\n|---|---|---|---|---|\n", titles[f])
 		for i := range All {
 			if r := &All[i]; r.Family == f {

@@ -48,10 +48,10 @@ func TestRowsAreWhole(t *testing.T) {
 		}
 	}
 	require.GreaterOrEqual(t, len(All), 60)
-	for _, o := range Overs {
+	for _, o := range overs {
 		require.Positive(t, over[o], o)
 	}
-	for _, f := range Families {
+	for _, f := range families {
 		require.Positive(t, family[f], f)
 	}
 }
@@ -196,9 +196,9 @@ func (r *Row) check() error {
 	switch {
 	case len(r.ID) <= len(r.Over) || r.ID[:len(r.Over)+1] != string(r.Over)+"/":
 		return wrong("its ID must begin with its transport (Over) and a slash")
-	case !slices.Contains(Families, r.Family):
+	case !slices.Contains(families, r.Family):
 		return wrong("no such family")
-	case !slices.Contains(Overs, r.Over):
+	case !slices.Contains(overs, r.Over):
 		return wrong("it goes over nothing that there is")
 	case r.Fault == "" || r.Then == "":
 		return wrong("it lacks the fault, or the outcome (Then)")

@@ -27,9 +27,6 @@ const (
 	Time      Family = "time"
 )
 
-// Families are all.
-var Families = []Family{Process, Host, Link, Path, Size, Direction, Flow, Resource, Time}
-
 // Over is what carries the bytes of the job.
 type Over string
 
@@ -44,9 +41,6 @@ const (
 	Tree   Over = "tree"   // four hosts on two leaves, and a tree of three nodes
 	Net    Over = "net"    // NCCL's point-to-point messages
 )
-
-// Overs are all.
-var Overs = []Over{SHM, Nodes, Uneven, UDP, Switch, Rails, Tree, Net}
 
 // Row is a fault and the promise about it.
 type Row struct {

@@ -3,9 +3,7 @@ package worker
 import (
 	"encoding/binary"
 	"fmt"
-	"maps"
 	"os"
-	"slices"
 	"time"
 
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
@@ -20,9 +18,6 @@ var operations = map[string]func(r *rank, bytes int) (wrong uint64, err error){
 	"broadcast":     (*rank).broadcast,
 	"barrier":       func(r *rank, _ int) (uint64, error) { return 0, r.group.Barrier() },
 }
-
-// Operations returns their names.
-func Operations() []string { return slices.Sorted(maps.Keys(operations)) }
 
 // opError says which operation failed.
 type opError struct {
