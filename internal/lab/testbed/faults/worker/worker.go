@@ -136,7 +136,8 @@ func (r *rank) check(lookup func(string) (string, bool)) (err error) {
 	}
 	for _, name := range r.Operations {
 		if operations[name] == nil && !r.passes() {
-			return fmt.Errorf("%q is no operation: want some of %s", name, strings.Join(slices.Sorted(maps.Keys(operations)), ", "))
+			names := slices.Sorted(maps.Keys(operations))
+			return fmt.Errorf("%q is no operation: want some of %s", name, strings.Join(names, ", "))
 		}
 	}
 	for _, a := range r.Acts {
