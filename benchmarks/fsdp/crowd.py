@@ -14,12 +14,10 @@ the measured memory is FSDP2's.
 from __future__ import annotations
 
 import argparse
-import ctypes
 import json
 import multiprocessing
 import multiprocessing.connection
 import os
-import signal
 import statistics
 import subprocess
 import sys
@@ -29,6 +27,7 @@ from typing import Any, NamedTuple
 
 import train
 from machine import machine
+from namespace import enter
 from node import LAB, unbuilt
 
 # Of the process that forks: no threads of others before that. Where no name server can be reached, torch
@@ -40,8 +39,6 @@ ENVIRONMENT = {
     "RES_OPTIONS": "timeout:1 attempts:1",
     "TORCH_CPP_LOG_LEVEL": "ERROR",
 }
-CLONE_NEWNET = 0x40000000  # <linux/sched.h>
-PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
 MASTER = {"MASTER_ADDR": "10.77.0.1", "MASTER_PORT": "29500"}  # of a testbed's first host
 WARM = 2  # steps of a round that do not count
 # 6 blocks of 384 are 10.9 million parameters, of a block 7.1 MB. Windows are so short that two cores
@@ -66,17 +63,6 @@ WAYS = (
     Way("nodes", "mcast", "overlap", {}, "nodes"),
     Way("nodes, results once a host", "mcast", "overlap", {"MCAST_OUTPUTS": "32MiB"}, "nodes"),
 )
-
-
-def enter(namespace: str) -> None:
-    """Move this thread, the only one of a process that was just forked, into a network namespace."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    fd = os.open(Path("/run/netns", namespace), os.O_RDONLY | os.O_CLOEXEC)
-    if libc.setns(fd, CLONE_NEWNET) != 0:
-        error = ctypes.get_errno()
-        raise OSError(error, os.strerror(error), f"network namespace {namespace}")
-    os.close(fd)
 
 
 def be(rank: int, args: argparse.Namespace, way: Way, command: list[str]) -> None:

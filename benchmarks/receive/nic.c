@@ -2,7 +2,7 @@
 // the copies. count.py runs it under an emulator, which counts the instructions of the kernel alone.
 #include "../../internal/receive/kernel.h"
 
-enum { DEPTH = 256, LIMIT = 64, BUFFER = 8 << 20, MAX_CHUNK = 4096, SLOT = 4160, OPERATION = 0x2a << 24 };
+enum { DEPTH = 256, LIMIT = 64, BUFFER = 8 << 20, SLOT = 4160, OPERATION = 0x2a << 24 };
 
 static struct receive_cqe cqes[DEPTH], copy_cqe;
 static struct receive_copy copies[DEPTH];

@@ -18,13 +18,11 @@ gloo's Reduce-Scatter is an Allreduce and a slice: it sends twice what a Reduce-
 from __future__ import annotations
 
 import argparse
-import ctypes
 import json
 import multiprocessing
 import multiprocessing.connection
 import os
 import resource
-import signal
 import statistics
 import sys
 import time
@@ -43,9 +41,11 @@ os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
 import torch
 import torch.distributed as dist
 
+sys.path.append(str(Path(__file__).resolve().parents[1] / "fsdp"))
+
+from namespace import enter
+
 COLLECTIVES = ("allgather", "reducescatter", "broadcast", "overlap")
-CLONE_NEWNET = 0x40000000  # <linux/sched.h>
-PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
 PERIOD = 251  # of the numbers that are sent: a prime, and small, so that their sums are exact
 
 
@@ -173,17 +173,6 @@ def run(rank: int, ranks: int, args: argparse.Namespace) -> None:
     dist.destroy_process_group()
     if wrong:
         sys.exit(f"{wrong} numbers are wrong")
-
-
-def enter(namespace: str) -> None:
-    """Move this thread, the only one of a process that was just forked, into a network namespace."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    fd = os.open(Path("/run/netns", namespace), os.O_RDONLY | os.O_CLOEXEC)
-    if libc.setns(fd, CLONE_NEWNET) != 0:
-        error = ctypes.get_errno()
-        raise OSError(error, os.strerror(error), f"network namespace {namespace}")
-    os.close(fd)
 
 
 def forked(rank: int, args: argparse.Namespace) -> None:

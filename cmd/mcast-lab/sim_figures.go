@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -46,13 +45,7 @@ func (c *simFigures) Run() error {
 func (c *simFigures) print(claims []figures.Claim) error {
 	switch {
 	case c.JSON:
-		out := json.NewEncoder(os.Stdout)
-		for _, claim := range claims {
-			if err := out.Encode(claim); err != nil {
-				return err
-			}
-		}
-		return nil
+		return cli.PrintJSON(os.Stdout, claims)
 	case c.Markdown:
 		for _, claim := range claims {
 			fmt.Println(claim.Markdown())

@@ -192,19 +192,9 @@ func (c *testbedCountersCommand) Run() error {
 		return err
 	}
 	if c.JSON {
-		return writeCountersJSON(os.Stdout, counters)
+		return cli.PrintJSON(os.Stdout, counters)
 	}
 	return writeCounters(os.Stdout, counters)
-}
-
-func writeCountersJSON(w io.Writer, counters testbed.Counters) error {
-	out := json.NewEncoder(w)
-	for _, p := range counters {
-		if err := out.Encode(p); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // writeCounters writes a table of ports, and the sums of their kinds.

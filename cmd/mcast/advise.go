@@ -1,9 +1,6 @@
 package main
 
 import (
-	"fmt"
-	"os"
-
 	"github.com/torch-mcast/torch-mcast/internal/advise"
 	"github.com/torch-mcast/torch-mcast/internal/cli"
 	"github.com/torch-mcast/torch-mcast/internal/config"
@@ -23,15 +20,7 @@ func (c *adviseCommand) Run() error {
 	if err != nil {
 		return err
 	}
-	if c.JSON {
-		return report.WriteJSON(os.Stdout)
-	}
-	for _, line := range report.Lines() {
-		if _, err := fmt.Println(printable(line)); err != nil {
-			return err
-		}
-	}
-	return nil
+	return show(report, c.JSON)
 }
 
 func (c *adviseCommand) advise() (*advise.Report, error) {

@@ -23,7 +23,7 @@ func TestAdvise(t *testing.T) {
 	report, err := c.advise()
 	require.NoError(t, err)
 	var text bytes.Buffer
-	require.NoError(t, report.WriteJSON(&text))
+	require.NoError(t, json.NewEncoder(&text).Encode(report))
 	var read struct {
 		Backend     string
 		Link        float64 `json:"link_bits"`

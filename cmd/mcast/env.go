@@ -2,13 +2,13 @@ package main
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"text/tabwriter"
 
+	"github.com/torch-mcast/torch-mcast/internal/cli"
 	"github.com/torch-mcast/torch-mcast/internal/config"
 )
 
@@ -62,13 +62,7 @@ func variablesHere(lookup func(string) (string, bool)) (all []variable) {
 }
 
 func writeVariablesJSON(w io.Writer, lookup func(string) (string, bool)) error {
-	out := json.NewEncoder(w)
-	for _, v := range variablesHere(lookup) {
-		if err := out.Encode(v); err != nil {
-			return err
-		}
-	}
-	return nil
+	return cli.PrintJSON(w, variablesHere(lookup))
 }
 
 func listVariables(w io.Writer, lookup func(string) (string, bool)) error {

@@ -33,7 +33,7 @@ func (c *explainCommand) Run() error {
 	defer stop()
 	report, err := c.explain(ctx)
 	if err == nil {
-		err = c.show(report)
+		err = show(report, c.JSON)
 	}
 	if err != nil {
 		return unableError{err}
@@ -124,16 +124,4 @@ func (c *explainCommand) explain(ctx context.Context) (*explain.Report, error) {
 		return nil, errors.Join(append(errs, none)...) // who did not answer is why
 	}
 	return report, nil
-}
-
-func (c *explainCommand) show(report *explain.Report) error {
-	if c.JSON {
-		return report.WriteJSON(os.Stdout)
-	}
-	for _, line := range report.Lines() {
-		if _, err := fmt.Println(printable(line)); err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -153,11 +152,8 @@ func (c *topCommand) redraw(all []watch.Activity, errs []error) error {
 
 // showJSON shows it to programs.
 func showJSON(all []watch.Activity, errs []error) error {
-	out := json.NewEncoder(os.Stdout)
-	for i := range all {
-		if err := out.Encode(&all[i]); err != nil {
-			return err
-		}
+	if err := cli.PrintJSON(os.Stdout, all); err != nil {
+		return err
 	}
 	for _, err := range errs {
 		fmt.Fprintln(os.Stderr, "does not answer:", printable(err.Error()))

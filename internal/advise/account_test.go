@@ -64,7 +64,7 @@ func TestAccountMicrosecondByMicrosecond(t *testing.T) {
 				break
 			}
 		}
-		trace, err := Decode(strings.NewReader(d.text()))
+		trace, err := decode(strings.NewReader(d.text()))
 		require.NoError(t, err)
 		require.Len(t, trace.steps, len(d.steps))
 		a := trace.account()

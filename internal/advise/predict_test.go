@@ -67,7 +67,7 @@ func upTo(n int) []int {
 func decoded(t *testing.T, texts []string) (traces []*Trace) {
 	t.Helper()
 	for i, text := range texts {
-		trace, err := Decode(strings.NewReader(text))
+		trace, err := decode(strings.NewReader(text))
 		require.NoError(t, err)
 		trace.Path = fmt.Sprint(i)
 		traces = append(traces, trace)

@@ -20,7 +20,7 @@ func Read(path string) (*Trace, error) {
 		return nil, err
 	}
 	defer func() { _ = r.Close() }()
-	t, err := Decode(r)
+	t, err := decode(r)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
@@ -28,8 +28,8 @@ func Read(path string) (*Trace, error) {
 	return t, nil
 }
 
-// Decode reads a trace from a stream.
-func Decode(r io.Reader) (*Trace, error) {
+// decode reads a trace from a stream.
+func decode(r io.Reader) (*Trace, error) {
 	limited := &limit{from: r, left: maxValue}
 	d := json.NewDecoder(limited)
 	b := newBuilder()

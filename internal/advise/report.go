@@ -2,9 +2,7 @@ package advise
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"time"
@@ -243,13 +241,6 @@ func (r *Report) mean(of func(a *Account) time.Duration) (sum time.Duration) {
 		sum += of(&r.Ranks[i])
 	}
 	return sum / time.Duration(max(len(r.Ranks), 1))
-}
-
-// WriteJSON writes it for programs.
-func (r *Report) WriteJSON(to io.Writer) error {
-	e := json.NewEncoder(to)
-	e.SetIndent("", " ")
-	return e.Encode(r)
 }
 
 // Lines are it for people.

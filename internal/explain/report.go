@@ -2,10 +2,8 @@ package explain
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"time"
@@ -55,13 +53,6 @@ func (r *Report) Found() bool {
 		}
 	}
 	return false
-}
-
-// WriteJSON writes it for programs.
-func (r *Report) WriteJSON(to io.Writer) error {
-	e := json.NewEncoder(to)
-	e.SetIndent("", " ")
-	return e.Encode(r)
 }
 
 const legend = `In flight: the part of that time with a collective under way. Then how long operations waited, added up over operations beside each other: for

@@ -11,8 +11,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/torch-mcast/torch-mcast/internal/protocol/innetwork"
-	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
-	"github.com/torch-mcast/torch-mcast/internal/transport/seal"
 )
 
 // Peer is the switch's end of a session. One goroutine reads (Accept, Offer,
@@ -166,10 +164,7 @@ func (p *Peer) Name() string {
 
 // Head returns the length of what precedes a payload in a datagram: header and tag, in bytes.
 func (p *Peer) Head() int {
-	if p.keys != nil {
-		return wire.SlotSize + seal.Tags.Size()
-	}
-	return wire.SlotSize
+	return p.keys.head()
 }
 
 // Seals returns the sealers for a stripe's datagrams to the member and from it, always the same; none without a secret.

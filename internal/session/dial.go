@@ -10,15 +10,13 @@ import (
 	"time"
 
 	"github.com/torch-mcast/torch-mcast/internal/protocol/innetwork"
-	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/transport/batch"
 	"github.com/torch-mcast/torch-mcast/internal/transport/datagram"
 	"github.com/torch-mcast/torch-mcast/internal/transport/identity"
-	"github.com/torch-mcast/torch-mcast/internal/transport/seal"
 )
 
-// DefaultTimeout is the silence after which a side counts as lost, by default.
-const DefaultTimeout = 3 * time.Second
+// defaultTimeout is the silence after which a side counts as lost, by default.
+const defaultTimeout = 3 * time.Second
 
 // ErrDraining says that the switch wants its members to leave: it will end.
 var ErrDraining = errors.New("the switch drains")
@@ -37,7 +35,7 @@ type Hello struct {
 	Reproducible bool          // sum in members' order
 	Secret       string        // MCAST_SECRET; empty: none
 	Encrypt      bool          // hide what datagrams carry, in both directions; takes a secret
-	Timeout      time.Duration // silence after which the switch counts as lost, 500 ms or more; 0: DefaultTimeout
+	Timeout      time.Duration // silence after which the switch counts as lost, 500 ms or more; 0: defaultTimeout
 	Chunk        int           // bound of the payload of a datagram in bytes; 0: what the paths carry
 	Offload      batch.Offload
 	DSCP         int     // of datagrams to the switch, see sys.Mark
@@ -67,7 +65,7 @@ type Session struct {
 // ranks are there; Ready waits for that. The error is an *Error if the switch refuses.
 func Dial(ctx context.Context, addr string, h Hello) (*Session, error) {
 	if h.Timeout == 0 {
-		h.Timeout = DefaultTimeout
+		h.Timeout = defaultTimeout
 	}
 	h.Timeout = max(h.Timeout, minTimeout)
 	if h.Network == nil {
@@ -287,10 +285,7 @@ func (s *Session) Datagram() int { return s.datagram }
 
 // Head returns the length of what precedes a payload in a datagram: header and tag, in bytes.
 func (s *Session) Head() int {
-	if s.keys != nil {
-		return wire.SlotSize + seal.Tags.Size()
-	}
-	return wire.SlotSize
+	return s.keys.head()
 }
 
 // Seals returns the sealers for a stripe's datagrams to the switch and from it, always the same; none without a secret.

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/torch-mcast/torch-mcast/internal/config"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/transport/identity"
 	"github.com/torch-mcast/torch-mcast/internal/transport/seal"
 )
@@ -85,6 +86,14 @@ func (s Secrets) Ring(turns int) (*Ring, error) {
 
 // keys are the secrets of a session's datagrams, by direction, as this end sees it.
 type keys struct{ out, in []byte }
+
+// head is the length of what precedes a payload in a datagram: header and, unless there are no keys, tag.
+func (k *keys) head() int {
+	if k == nil {
+		return wire.SlotSize
+	}
+	return wire.SlotSize + seal.Tags.Size()
+}
 
 // follow ends a greeting: it returns the connection that both ends go on with, and the secrets of their datagrams.
 func follow(g *identity.Greeting) (net.Conn, *keys, error) {

@@ -257,7 +257,7 @@ func (l *Listener) make(ctx context.Context, g greeting, a *arrival) error {
 		err = l.opts.seal(a.lanes[:sockets], outward)
 	}
 	if err != nil {
-		Wrap(comm).Close()
+		closeComm(comm)
 		return err
 	}
 	l.opts.note("p2p: from %v over %v, lanes %d%s", first.RemoteAddr(), ans.fabric, ans.lanes, sealedNote(sealed))
@@ -271,6 +271,6 @@ func (l *Listener) finish(r result) {
 	if !l.closed() {
 		l.ready = append(l.ready, r)
 	} else if r.comm != nil {
-		Wrap(r.comm).Close()
+		closeComm(r.comm)
 	}
 }

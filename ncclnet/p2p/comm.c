@@ -245,13 +245,6 @@ struct p2p_comm *p2p_open(const struct p2p_setup *s)
 	return c;
 }
 
-void p2p_shape(const struct p2p_comm *c, int *lanes, int *ring, int *zerocopy)
-{
-	*lanes = c->verbs != NULL ? c->verbs->lanes : c->lanes;
-	*ring = c->lane[0].ring != NULL;
-	*zerocopy = c->zerocopy != 0;
-}
-
 void p2p_close(struct p2p_comm *c)
 {
 	int i;

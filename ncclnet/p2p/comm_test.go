@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
+	"github.com/torch-mcast/torch-mcast/ncclnet/p2p/caller"
 )
 
 var loopback = netip.MustParseAddr("127.0.0.1")
@@ -39,7 +40,7 @@ func forKinds(t *testing.T, f func(t *testing.T, o Options)) {
 }
 
 // once connects two ends in this process, which the caller closes.
-func once(t *testing.T, out, in Options) (send, recv Comm) {
+func once(t *testing.T, out, in Options) (send, recv caller.Comm) {
 	t.Helper()
 	l, err := Listen(in)
 	if err != nil {
@@ -49,20 +50,20 @@ func once(t *testing.T, out, in Options) (send, recv Comm) {
 	h := make([]byte, HandleSize)
 	l.Handle(h)
 	deadline := systest.Deadline()
-	for send.c == nil || recv.c == nil {
-		if send.c == nil {
+	for send.P == nil || recv.P == nil {
+		if send.P == nil {
 			c, err := Connect(h, out)
 			if err != nil {
 				t.Fatal(err)
 			}
-			send = Wrap(c)
+			send = caller.Comm{P: c}
 		}
-		if recv.c == nil {
+		if recv.P == nil {
 			c, err := l.Accept()
 			if err != nil {
 				t.Fatal(err)
 			}
-			recv = Wrap(c)
+			recv = caller.Comm{P: c}
 		}
 		if time.Now().After(deadline) {
 			t.Fatal("no connection")
@@ -73,7 +74,7 @@ func once(t *testing.T, out, in Options) (send, recv Comm) {
 }
 
 // pair connects two ends in this process, for as long as the test.
-func pair(t *testing.T, out, in Options) (send, recv Comm) {
+func pair(t *testing.T, out, in Options) (send, recv caller.Comm) {
 	t.Helper()
 	send, recv = once(t, out, in)
 	t.Cleanup(func() {
@@ -85,8 +86,8 @@ func pair(t *testing.T, out, in Options) (send, recv Comm) {
 
 // memory returns C memory that lives as long as the test.
 func memory(t testing.TB, n int) []byte {
-	b := Alloc(n)
-	t.Cleanup(func() { Free(b) })
+	b := caller.Alloc(n)
+	t.Cleanup(func() { caller.Free(b) })
 	return b
 }
 
@@ -120,10 +121,10 @@ func checkPaint(t testing.TB, b []byte, seed uint64) {
 }
 
 // finish tests requests in turn until all are done, and returns their sizes.
-func finish(t testing.TB, rs ...*Request) []int {
+func finish(t testing.TB, rs ...*caller.Request) []int {
 	t.Helper()
 	sizes, left := make([]int, len(rs)), len(rs)
-	rs = append([]*Request(nil), rs...)
+	rs = append([]*caller.Request(nil), rs...)
 	for deadline := systest.Deadline(); left > 0; runtime.Gosched() {
 		for i, r := range rs {
 			if r == nil {
@@ -146,11 +147,11 @@ func finish(t testing.TB, rs ...*Request) []int {
 }
 
 // fails tests a request until it fails, and returns how.
-func fails(t testing.TB, r *Request) *Code {
+func fails(t testing.TB, r *caller.Request) *caller.Code {
 	t.Helper()
 	for deadline := systest.Deadline(); ; runtime.Gosched() {
 		done, _, err := r.Test()
-		if code := (*Code)(nil); errors.As(err, &code) {
+		if code := (*caller.Code)(nil); errors.As(err, &code) {
 			return code
 		}
 		if done || time.Now().After(deadline) {
@@ -159,8 +160,8 @@ func fails(t testing.TB, r *Request) *Code {
 	}
 }
 
-func must(t testing.TB) func(r *Request, err error) *Request {
-	return func(r *Request, err error) *Request {
+func must(t testing.TB) func(r *caller.Request, err error) *caller.Request {
+	return func(r *caller.Request, err error) *caller.Request {
 		t.Helper()
 		if err != nil || r == nil {
 			t.Fatalf("request %v: %v", r, err)
@@ -212,7 +213,7 @@ func inFlight(t *testing.T, o Options) {
 	send, recv := pair(t, o, o)
 	for _, n := range []int{0, 1, 100, 70000, 300000} {
 		from, to := memory(t, 32*n), memory(t, 32*n)
-		var ss, rs []*Request
+		var ss, rs []*caller.Request
 		for i := range 32 {
 			paint(from[i*n:(i+1)*n], uint64(i))
 			ss = append(ss, must(t)(send.Isend(from[i*n:(i+1)*n])))
@@ -246,14 +247,14 @@ func mismatch(t *testing.T, o Options) {
 			from, to := memory(t, n), memory(t, n)
 			must(t)(send.Isend(from))
 			r := must(t)(recv.Irecv(to[:n-1]))
-			if e := fails(t, r); e.Code != Mismatch {
+			if e := fails(t, r); e.Code != caller.Mismatch {
 				t.Fatal(e)
 			}
 			if _, err := recv.Irecv(to); err == nil {
 				t.Fatal("a comm that failed takes a receive")
 			}
 			// The sender may be done with this message, but not with 32 more.
-			if e := failsSending(t, send, from); e.Code != Mismatch {
+			if e := failsSending(t, send, from); e.Code != caller.Mismatch {
 				t.Fatal(e)
 			}
 		})
@@ -261,15 +262,15 @@ func mismatch(t *testing.T, o Options) {
 }
 
 // failsSending sends until that fails. Requests that are done leave room.
-func failsSending(t testing.TB, c Comm, b []byte) *Code {
+func failsSending(t testing.TB, c caller.Comm, b []byte) *caller.Code {
 	t.Helper()
-	var rs []*Request
+	var rs []*caller.Request
 	for deadline := systest.Deadline(); time.Now().Before(deadline); runtime.Gosched() {
 		r, err := c.Isend(b)
 		if r != nil {
 			rs = append(rs, r)
 		}
-		var left []*Request
+		var left []*caller.Request
 		for _, r := range rs {
 			done, _, e := r.Test()
 			if e != nil {
@@ -280,7 +281,7 @@ func failsSending(t testing.TB, c Comm, b []byte) *Code {
 			}
 		}
 		rs = left
-		if code := (*Code)(nil); errors.As(err, &code) {
+		if code := (*caller.Code)(nil); errors.As(err, &code) {
 			return code
 		}
 	}

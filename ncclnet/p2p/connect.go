@@ -96,7 +96,7 @@ func (a *attempt) abandon() {
 
 // drop closes a comm that nobody has asked for. attempts is locked.
 func (a *attempt) drop() {
-	Wrap(a.result.comm).Close()
+	closeComm(a.result.comm)
 	a.result.comm = nil
 	_ = a.first.Close()
 }

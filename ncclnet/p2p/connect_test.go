@@ -12,6 +12,7 @@ import (
 
 	"github.com/torch-mcast/torch-mcast/internal/transport/identity"
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
+	"github.com/torch-mcast/torch-mcast/ncclnet/p2p/caller"
 )
 
 func listen(t *testing.T, o Options) (*Listener, []byte) {
@@ -30,36 +31,36 @@ func listen(t *testing.T, o Options) (*Listener, []byte) {
 }
 
 // until calls f until it returns a comm or an error.
-func until(t *testing.T, f func() (Comm, error)) (Comm, error) {
+func until(t *testing.T, f func() (caller.Comm, error)) (caller.Comm, error) {
 	t.Helper()
 	for deadline := systest.Deadline(); time.Now().Before(deadline); runtime.Gosched() {
-		if c, err := f(); c.c != nil || err != nil {
-			if c.c != nil {
+		if c, err := f(); c.P != nil || err != nil {
+			if c.P != nil {
 				t.Cleanup(c.Close)
 			}
 			return c, err
 		}
 	}
 	t.Fatal("no connection and no error")
-	return Comm{}, nil
+	return caller.Comm{}, nil
 }
 
-func accept(l *Listener) func() (Comm, error) {
-	return func() (Comm, error) {
+func accept(l *Listener) func() (caller.Comm, error) {
+	return func() (caller.Comm, error) {
 		c, err := l.Accept()
-		return Wrap(c), err
+		return caller.Comm{P: c}, err
 	}
 }
 
-func connect(h []byte, o Options) func() (Comm, error) {
-	return func() (Comm, error) {
+func connect(h []byte, o Options) func() (caller.Comm, error) {
+	return func() (caller.Comm, error) {
 		c, err := Connect(h, o)
-		return Wrap(c), err
+		return caller.Comm{P: c}, err
 	}
 }
 
 // works moves one message.
-func works(t *testing.T, send, recv Comm) {
+func works(t *testing.T, send, recv caller.Comm) {
 	t.Helper()
 	const n = 100000
 	from, to := memory(t, n), memory(t, n)
@@ -100,8 +101,8 @@ func TestAgreement(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, x := range []Comm{send, recv} {
-				if lanes, ring, _ := x.shape(); lanes != c.lanes || ring != (c.fabric == shm) {
+			for _, x := range []caller.Comm{send, recv} {
+				if lanes, ring, _ := x.Shape(); lanes != c.lanes || ring != (c.fabric == shm) {
 					t.Fatalf("%d lanes, a ring: %v", lanes, ring)
 				}
 			}
@@ -151,7 +152,7 @@ func TestOtherHost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, ring, _ := send.shape(); ring {
+	if _, ring, _ := send.Shape(); ring {
 		t.Fatal("shared memory with another host")
 	}
 	recv, err := until(t, accept(l))
@@ -190,7 +191,7 @@ func TestHandle(t *testing.T) {
 	}
 	// A copy goes on where the original was; and a handle serves again.
 	for range 2 {
-		send, err := until(t, func() (Comm, error) {
+		send, err := until(t, func() (caller.Comm, error) {
 			h = append([]byte(nil), h...)
 			return connect(h, Options{})()
 		})
@@ -349,7 +350,7 @@ func TestConnectFails(t *testing.T) {
 func TestManyConnections(t *testing.T) {
 	const listeners, each = 4, 6
 	var ls []*Listener
-	var sends, recvs []Comm
+	var sends, recvs []caller.Comm
 	var hs [][]byte
 	for i := range listeners {
 		o := Options{Lanes: i + 1}
@@ -368,7 +369,7 @@ func TestManyConnections(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if c.c != nil {
+			if c.P != nil {
 				t.Cleanup(c.Close)
 				recvs = append(recvs, c)
 			}
@@ -381,7 +382,7 @@ func TestManyConnections(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if c.c != nil {
+			if c.P != nil {
 				t.Cleanup(c.Close)
 				sends, hs[i] = append(sends, c), nil
 			}
@@ -391,7 +392,7 @@ func TestManyConnections(t *testing.T) {
 		}
 	}
 	// Which send belongs to which receive the messages tell.
-	var ss, rs []*Request
+	var ss, rs []*caller.Request
 	to := memory(t, len(recvs))
 	for i, r := range recvs {
 		rs = append(rs, must(t)(r.Irecv(to[i:i+1])))
@@ -461,13 +462,13 @@ func TestZerocopy(t *testing.T) {
 		t.Run(setting, func(t *testing.T) {
 			o := Options{Addr: loopback, Fabric: "tcp", Zerocopy: setting}
 			send, recv := pair(t, o, o)
-			if _, _, z := send.shape(); z != (setting != "off") {
+			if _, _, z := send.Shape(); z != (setting != "off") {
 				t.Fatalf("at first: %v", z)
 			}
 			for range 3 {
 				works(t, send, recv)
 			}
-			if _, _, z := send.shape(); z != last {
+			if _, _, z := send.Shape(); z != last {
 				t.Fatalf("in the end: %v", z)
 			}
 		})

@@ -13,6 +13,7 @@ import (
 
 	"github.com/torch-mcast/torch-mcast/internal/transport/ktls"
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
+	"github.com/torch-mcast/torch-mcast/ncclnet/p2p/caller"
 )
 
 // sealed returns options of an end that has its kernel seal connections. The guest's kernel can.
@@ -43,7 +44,7 @@ func TestSealed(t *testing.T) {
 func TestSealedShared(t *testing.T) {
 	o := sealed(t, Options{Fabric: "auto"})
 	send, recv := pair(t, o, o)
-	if _, ring, _ := send.shape(); !ring {
+	if _, ring, _ := send.Shape(); !ring {
 		t.Fatal("no ring")
 	}
 	works(t, send, recv)
@@ -57,7 +58,7 @@ func TestSealedLateReceiver(t *testing.T) {
 		send, recv := once(t, o, o)
 		from, to := memory(t, n), memory(t, n)
 		paint(from, 1)
-		var rs []*Request
+		var rs []*caller.Request
 		done := 0
 		for still := time.Now(); time.Now().Before(still.Add(time.Second)); runtime.Gosched() {
 			if r, err := send.Isend(from); err != nil {
@@ -102,7 +103,7 @@ func TestSealedSilentHost(t *testing.T) {
 	far := path.far[0]
 	path.mu.Unlock()
 	dropLarger(t, far, 0)
-	if e := failsSending(t, send, memory(t, 8<<20)); e.Code != Remote ||
+	if e := failsSending(t, send, memory(t, 8<<20)); e.Code != caller.Remote ||
 		!strings.Contains(e.Text, "nothing of what was sent is acknowledged") {
 		t.Fatal(e)
 	}
@@ -113,7 +114,7 @@ func TestSealedSilentHost(t *testing.T) {
 func TestSealedOnThePath(t *testing.T) {
 	const n = 20_000
 	// first passes one message, and returns the receive of a second one, which the test then changes.
-	first := func(t *testing.T, path *onPath, o Options) (out Comm, from, to []byte, second *Request) {
+	first := func(t *testing.T, path *onPath, o Options) (out caller.Comm, from, to []byte, second *caller.Request) {
 		out, in := path.pair(t, o)
 		from, to = memory(t, 2*n), memory(t, 2*n)
 		paint(from, 1)
@@ -163,11 +164,11 @@ func TestSealedOnThePath(t *testing.T) {
 			})
 			s := must(t)(out.Isend(from[n:]))
 			e := failsBeside(t, r, s)
-			if e.Code != System || !strings.Contains(e.Text, "somebody on the path has changed it") ||
+			if e.Code != caller.System || !strings.Contains(e.Text, "somebody on the path has changed it") ||
 				!strings.Contains(e.Text, "127.0.0.1:") {
 				t.Fatal(e)
 			}
-			if e := failsSending(t, out, from[:10]); e.Code != Remote ||
+			if e := failsSending(t, out, from[:10]); e.Code != caller.Remote ||
 				!strings.Contains(e.Text, "the peer gave up; it says why") {
 				t.Fatal(e)
 			}
@@ -194,7 +195,7 @@ func TestSealedTowardsTheSender(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if e := failsSending(t, send, memory(t, 10)); e.Code != System ||
+			if e := failsSending(t, send, memory(t, 10)); e.Code != caller.System ||
 				!strings.Contains(e.Text, "somebody on the path has changed it") {
 				t.Fatal(e)
 			}
@@ -217,7 +218,7 @@ func lastRecord(b []byte) int {
 }
 
 // failsBeside tests a receive until it fails, and a send along with it.
-func failsBeside(t *testing.T, r, s *Request) *Code {
+func failsBeside(t *testing.T, r, s *caller.Request) *caller.Code {
 	t.Helper()
 	for deadline := systest.Deadline(); time.Now().Before(deadline); runtime.Gosched() {
 		if s != nil {
@@ -228,7 +229,7 @@ func failsBeside(t *testing.T, r, s *Request) *Code {
 		if done, _, err := r.Test(); done {
 			t.Fatal("a message that was changed is taken")
 		} else if err != nil {
-			return err.(*Code) //nolint:errorlint // it is nothing else
+			return err.(*caller.Code) //nolint:errorlint // it is nothing else
 		}
 	}
 	t.Fatal("it hangs")

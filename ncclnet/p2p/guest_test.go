@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/torch-mcast/torch-mcast/ncclnet/p2p/caller"
 	"github.com/torch-mcast/torch-mcast/ncclnet/p2p/profilertest"
 )
 
@@ -38,8 +39,8 @@ func rdma(t *testing.T, o Options) (out, in Options) {
 		size  int
 	}
 	known := map[area]*Memory{}
-	keyOf = func(c Comm, b []byte, remote bool) uint32 {
-		d := deviceOf(c)
+	caller.KeyOf = func(c caller.Comm, b []byte, remote bool) uint32 {
+		d := DeviceAt(c.Device())
 		if d == nil || len(b) == 0 {
 			return 0
 		}
@@ -67,7 +68,7 @@ func TestVerbsSizes(t *testing.T) {
 		t.Run(fmt.Sprint(o.Lanes), func(t *testing.T) {
 			out, in := rdma(t, o)
 			send, recv := pair(t, out, in)
-			lanes, ring, _ := send.shape()
+			lanes, ring, _ := send.Shape()
 			require.Equal(t, o.Lanes, lanes)
 			require.False(t, ring)
 			for i, n := range []int{0, 1, 7, 999, 1000, 4095, 4096, 16<<10 + 1, 100_000, 1<<20 + 3, 9 << 20} {
@@ -91,7 +92,7 @@ func TestVerbsInFlight(t *testing.T) {
 			send, recv := pair(t, out, in)
 			for round, n := range []int{1, 100, 5000, 20000, 0, 300} {
 				from, to := memory(t, 32*n+1), memory(t, 32*n+1)
-				var rs, ss []*Request
+				var rs, ss []*caller.Request
 				post := func(sends bool) {
 					for i := range 32 {
 						if sends {
@@ -132,8 +133,8 @@ func TestVerbsMismatch(t *testing.T) {
 	from, to := memory(t, 5000), memory(t, 5000)
 	r := must(t)(recv.Irecv(to[:4999]))
 	s := must(t)(send.Isend(from))
-	require.Equal(t, Mismatch, fails(t, s).Code)
-	require.Equal(t, Mismatch, fails(t, r).Code)
+	require.Equal(t, caller.Mismatch, fails(t, s).Code)
+	require.Equal(t, caller.Mismatch, fails(t, r).Code)
 	require.Equal(t, make([]byte, 5000), to)
 }
 
@@ -167,7 +168,7 @@ func TestVerbsClose(t *testing.T) {
 		recv.Close()
 		finish(t, s)
 		e := fails(t, never)
-		require.Equal(t, Remote, e.Code)
+		require.Equal(t, caller.Remote, e.Code)
 		require.Contains(t, e.Text, "send to 10.9.1.2:")
 		send.Close()
 	}
@@ -178,8 +179,8 @@ func TestVerbsRefused(t *testing.T) {
 	out, in := rdma(t, Options{Lanes: 1})
 	send, recv := pair(t, out, in)
 	from, to := memory(t, 3000), memory(t, 3000)
-	keyed := keyOf
-	keyOf = func(c Comm, b []byte, remote bool) uint32 {
+	keyed := caller.KeyOf
+	caller.KeyOf = func(c caller.Comm, b []byte, remote bool) uint32 {
 		key := keyed(c, b, remote)
 		if remote {
 			key ^= 0xff00 // of no memory
@@ -189,9 +190,9 @@ func TestVerbsRefused(t *testing.T) {
 	r := must(t)(recv.Irecv(to))
 	s := must(t)(send.Isend(from))
 	e := fails(t, s)
-	require.Equal(t, Remote, e.Code)
+	require.Equal(t, caller.Remote, e.Code)
 	require.Regexp(t, `send to 10\.9\.1\.2:\d+: RDMA: .*remote access error.* \(status 10, `, e.Text)
-	require.Equal(t, Remote, fails(t, r).Code)
+	require.Equal(t, caller.Remote, fails(t, r).Code)
 }
 
 // TestVerbsFlush: a flush reads the received memory, and is a request that ends.
@@ -203,8 +204,8 @@ func TestVerbsFlush(t *testing.T) {
 		finish(t, must(t)(recv.Irecv(to)), must(t)(send.Isend(from)))
 		finish(t, must(t)(recv.Iflush(to)))
 	}
-	keyed := keyOf
-	keyOf = func(c Comm, b []byte, remote bool) uint32 { return keyed(c, b, remote) ^ 0xff00 }
+	keyed := caller.KeyOf
+	caller.KeyOf = func(c caller.Comm, b []byte, remote bool) uint32 { return keyed(c, b, remote) ^ 0xff00 }
 	f := must(t)(recv.Iflush(to))
 	require.Regexp(t, `receive from 10\.9\.1\.1:\d+: flush: `, fails(t, f).Text)
 }
@@ -220,7 +221,7 @@ func TestVerbsSilent(t *testing.T) {
 	r := must(t)(recv.Irecv(to))
 	s := must(t)(send.Isend(from))
 	sent, received := fails(t, s), fails(t, r)
-	require.Equal(t, []int{Remote, Remote}, []int{sent.Code, received.Code})
+	require.Equal(t, []int{caller.Remote, caller.Remote}, []int{sent.Code, received.Code})
 	// Who gives up first tells the other by TCP.
 	require.Contains(t, sent.Text+received.Text, "RDMA: transport retry counter exceeded (status 12, ")
 }

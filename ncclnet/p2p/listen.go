@@ -120,7 +120,7 @@ func (l *Listener) Close() error {
 	close(l.quit)
 	for _, r := range l.ready {
 		if r.comm != nil {
-			Wrap(r.comm).Close()
+			closeComm(r.comm)
 		}
 	}
 	l.ready = nil

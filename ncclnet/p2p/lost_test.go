@@ -13,11 +13,12 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
+	"github.com/torch-mcast/torch-mcast/ncclnet/p2p/caller"
 )
 
 // greeted is the far end of a connection that a sender made over TCP: a socket
 // that this test reads, or not.
-func greeted(t *testing.T, o Options) (send Comm, far *net.TCPConn) {
+func greeted(t *testing.T, o Options) (send caller.Comm, far *net.TCPConn) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -91,7 +92,7 @@ func needsFilters(t *testing.T) {
 }
 
 // sender is a comm that sends, and the other end of its connection. The caller closes it.
-func sender(t *testing.T, o Options) (Comm, *net.TCPConn) {
+func sender(t *testing.T, o Options) (caller.Comm, *net.TCPConn) {
 	t.Helper()
 	near, far := dialled(t)
 	defer near.Close()
@@ -99,7 +100,7 @@ func sender(t *testing.T, o Options) (Comm, *net.TCPConn) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Wrap(comm), far
+	return caller.Comm{P: comm}, far
 }
 
 // dialled is a connection: a comm duplicates the near end.
@@ -131,7 +132,7 @@ func TestWrongWriteBlamesNobody(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	send := Wrap(comm)
+	send := caller.Comm{P: comm}
 	defer send.Close()
 	raw, err := near.SyscallConn()
 	if err != nil {
@@ -147,7 +148,7 @@ func TestWrongWriteBlamesNobody(t *testing.T) {
 	} else if err != nil {
 		t.Fatal(err)
 	}
-	if e := failsSending(t, send, memory(t, 1000)); e.Code != System ||
+	if e := failsSending(t, send, memory(t, 1000)); e.Code != caller.System ||
 		!strings.Contains(e.Text, "write: Invalid argument") {
 		t.Fatal(e)
 	}
@@ -159,7 +160,7 @@ func TestSilentHost(t *testing.T) {
 	needsFilters(t)
 	send, far := greeted(t, Options{Timeout: 2 * time.Second})
 	dropLarger(t, far, 0)
-	if e := failsSending(t, send, memory(t, 8<<20)); e.Code != Remote ||
+	if e := failsSending(t, send, memory(t, 8<<20)); e.Code != caller.Remote ||
 		!strings.Contains(e.Text, "nothing of what was sent is acknowledged") {
 		t.Fatal(e)
 	}
@@ -167,7 +168,7 @@ func TestSilentHost(t *testing.T) {
 
 // narrow returns a connection over a path that carries small packets only, after a message was sent on
 // it: the sender, which has a timeout, the sender's warnings, and its other end. Keepalives pass both ways.
-func narrow(t *testing.T, size int, timeout time.Duration) (Comm, <-chan string, *net.TCPConn) {
+func narrow(t *testing.T, size int, timeout time.Duration) (caller.Comm, <-chan string, *net.TCPConn) {
 	t.Helper()
 	needsFilters(t)
 	warned := make(chan string, 1)
@@ -207,7 +208,7 @@ func TestPathNarrows(t *testing.T) {
 	if line := <-warned; !strings.Contains(line, far.LocalAddr().String()) {
 		t.Fatal(line)
 	}
-	if e := failsSending(t, send, memory(t, 10)); e.Code != Remote || !strings.Contains(e.Text, "do not pass") {
+	if e := failsSending(t, send, memory(t, 10)); e.Code != caller.Remote || !strings.Contains(e.Text, "do not pass") {
 		t.Fatal(e)
 	}
 }
@@ -307,7 +308,7 @@ func TestZerocopyFault(t *testing.T) {
 	o := Options{Addr: loopback, Fabric: "tcp", Zerocopy: "on"}
 	send, recv := pair(t, o, o)
 	works(t, send, recv)
-	if _, _, z := send.shape(); !z {
+	if _, _, z := send.Shape(); !z {
 		t.Fatal("no zero-copy to begin with")
 	}
 	paint(secret, 3)
@@ -315,7 +316,7 @@ func TestZerocopyFault(t *testing.T) {
 	r := must(t)(recv.Irecv(to))
 	finish(t, must(t)(send.Isend(secret)), r)
 	checkPaint(t, to, 3)
-	if _, _, z := send.shape(); z {
+	if _, _, z := send.Shape(); z {
 		t.Fatal("zero-copy goes on with memory that cannot be pinned")
 	}
 
@@ -326,7 +327,7 @@ func TestZerocopyFault(t *testing.T) {
 	}
 	defer unix.Munmap(hole)
 	must(t)(recv.Irecv(to))
-	if e := failsSending(t, send, hole); e.Code != System ||
+	if e := failsSending(t, send, hole); e.Code != caller.System ||
 		!strings.Contains(e.Text, "bad address") && !strings.Contains(e.Text, "Bad address") {
 		t.Fatal(e)
 	}
@@ -342,7 +343,7 @@ func TestAbandoned(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if e := fails(t, must(t)(recv.Irecv(memory(t, 10)))); e.Code != Remote {
+	if e := fails(t, must(t)(recv.Irecv(memory(t, 10)))); e.Code != caller.Remote {
 		t.Fatal(e)
 	}
 	if c, err := Connect(h, Options{}); c != nil || err == nil || !strings.Contains(err.Error(), "nobody asked") {
@@ -373,7 +374,7 @@ func TestRingNotTaken(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, ring, _ := send.shape(); ring {
+	if _, ring, _ := send.Shape(); ring {
 		t.Fatal("there is a ring")
 	}
 	works(t, send, recv)
@@ -401,7 +402,7 @@ func TestRingGone(t *testing.T) {
 	l, _ := listen(t, Options{Timeout: 300 * time.Millisecond})
 	forge(t, l, 1, -1)
 	if c, err := until(t, accept(l)); err == nil {
-		t.Fatal(c.shape())
+		t.Fatal(c.Shape())
 	}
 }
 
@@ -409,13 +410,13 @@ func TestRingGone(t *testing.T) {
 func TestRefused(t *testing.T) {
 	forKinds(t, func(t *testing.T, o Options) {
 		send, recv := pair(t, o, o)
-		for want, call := range map[string]func() (*Request, error){
-			"was asked to send":    func() (*Request, error) { return recv.Isend(nil) },
-			"was asked to receive": func() (*Request, error) { return send.Irecv(nil) },
+		for want, call := range map[string]func() (*caller.Request, error){
+			"was asked to send":    func() (*caller.Request, error) { return recv.Isend(nil) },
+			"was asked to receive": func() (*caller.Request, error) { return send.Irecv(nil) },
 		} {
 			r, err := call()
-			e, _ := err.(*Code) //nolint:errorlint // it is nothing else
-			if r != nil || e == nil || e.Code != BadArgument || !strings.Contains(e.Text, want) {
+			e, _ := err.(*caller.Code) //nolint:errorlint // it is nothing else
+			if r != nil || e == nil || e.Code != caller.BadArgument || !strings.Contains(e.Text, want) {
 				t.Fatalf("%v, %v", r, err)
 			}
 		}
@@ -446,7 +447,7 @@ func TestCloseForked(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	send, data := Wrap(comm), memory(t, 4<<20) // an ordinary user may pin 8 MiB
+	send, data := caller.Comm{P: comm}, memory(t, 4<<20) // an ordinary user may pin 8 MiB
 	fill := func(b byte) {
 		for i := range data {
 			data[i] = b

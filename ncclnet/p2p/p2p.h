@@ -87,10 +87,6 @@ struct p2p_comm *p2p_open(const struct p2p_setup *s);
  * p2p_close. Called before the first message. */
 void p2p_profile(struct p2p_comm *c, nccl_profiler profiler);
 
-/* How many sockets or queue pairs a comm has, whether a ring, and whether it sends
- * large messages without a copy at present. */
-void p2p_shape(const struct p2p_comm *c, int *lanes, int *ring, int *zerocopy);
-
 /* Bytes of a memfd that holds a ring with this capacity, a power of two. */
 size_t p2p_ring_size(size_t capacity);
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
+	"github.com/torch-mcast/torch-mcast/ncclnet/p2p/caller"
 )
 
 // TestAskedForLate: NCCL may stand still between two calls for longer than the timeout.
@@ -15,7 +16,7 @@ func TestAskedForLate(t *testing.T) {
 	o := Options{Addr: loopback, Timeout: 200 * time.Millisecond, Fabric: "tcp"}
 	l, h := listen(t, o)
 	ask := connect(h, o)
-	if c, err := ask(); c.c != nil || err != nil {
+	if c, err := ask(); c.P != nil || err != nil {
 		t.Fatal("a connection at once", err)
 	}
 	systest.Pause(3 * o.Timeout)
@@ -35,20 +36,20 @@ func TestAborted(t *testing.T) {
 			t.Run(fabric+"/"+name, func(t *testing.T) {
 				l, h := listen(t, Options{Fabric: fabric})
 				ask := connect(h, Options{Fabric: fabric, Timeout: systest.Limit})
-				if c, err := ask(); c.c != nil || err != nil {
+				if c, err := ask(); c.P != nil || err != nil {
 					t.Fatal("a connection at once", err)
 				}
 				a := attemptOf(t, h)
 				<-a.done
 				if taken {
-					var recv Comm
+					var recv caller.Comm
 					systest.Eventually(t, func() bool {
 						c, err := accept(l)()
 						if err != nil {
 							t.Fatal(err)
 						}
 						recv = c
-						return c.c != nil
+						return c.P != nil
 					})
 					recv.Close()
 				}

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
+	"github.com/torch-mcast/torch-mcast/ncclnet/p2p/caller"
 )
 
 // TestMain also starts as a child process: the variable P2P_CHILD then holds its role and the handle to
@@ -33,18 +34,18 @@ func TestMain(m *testing.M) {
 
 // child connects, sends one message, and then does as told until it is killed.
 func child(role string, h []byte) {
-	var c Comm
-	for c.c == nil {
+	var c caller.Comm
+	for c.P == nil {
 		p, err := Connect(h, Options{Lanes: 4})
 		if err != nil {
 			panic(err)
 		}
-		c = Wrap(p)
+		c = caller.Comm{P: p}
 	}
-	b := Alloc(3 << 20)
+	b := caller.Alloc(3 << 20)
 	n := 100
 	paint(b[:n], 1)
-	var rs []*Request
+	var rs []*caller.Request
 	for i := 0; ; i++ {
 		if r, err := c.Isend(b[:n]); err != nil {
 			panic(err)
@@ -113,7 +114,7 @@ func TestKill(t *testing.T) {
 					finish(t, must(t)(recv.Irecv(b)))
 					checkPaint(t, b[:100], 1)
 				}
-				var e *Code
+				var e *caller.Code
 				for i := 0; e == nil; i++ { // what had been sent may still come
 					r, err := recv.Irecv(b)
 					if err != nil || i > 100 {
@@ -121,7 +122,7 @@ func TestKill(t *testing.T) {
 					}
 					e = ends(t, r)
 				}
-				if e.Code != Remote || !strings.Contains(e.Text, "127.0.0.1:") {
+				if e.Code != caller.Remote || !strings.Contains(e.Text, "127.0.0.1:") {
 					t.Fatal(e)
 				}
 				if r, err := recv.Irecv(b); r != nil || err == nil {
@@ -147,7 +148,7 @@ func peerCloses(t *testing.T, o Options) {
 		send.Close()
 		finish(t, r)
 		checkPaint(t, to, 5)
-		if e := fails(t, late); e.Code != Remote {
+		if e := fails(t, late); e.Code != caller.Remote {
 			t.Fatal(e)
 		}
 		recv.Close()
@@ -158,7 +159,7 @@ func peerCloses(t *testing.T, o Options) {
 		must(t)(send.Isend(big))
 		must(t)(recv.Irecv(big))
 		recv.Close()
-		if e := failsSending(t, send, big); e.Code != Remote {
+		if e := failsSending(t, send, big); e.Code != caller.Remote {
 			t.Fatal(e)
 		}
 		send.Close()
@@ -168,12 +169,12 @@ func peerCloses(t *testing.T, o Options) {
 		for range 32 {
 			must(t)(send.Isend(big))
 		}
-		var rs []*Request
+		var rs []*caller.Request
 		for range 32 {
 			rs = append(rs, must(t)(recv.Irecv(big)))
 		}
 		send.Close()
-		if e := fails(t, rs[31]); e.Code != Remote {
+		if e := fails(t, rs[31]); e.Code != caller.Remote {
 			t.Fatal(e)
 		}
 		recv.Close()
@@ -182,7 +183,7 @@ func peerCloses(t *testing.T, o Options) {
 
 // finishBoth tests a send until it is done, and a receive along with it, because
 // the send may need it.
-func finishBoth(t *testing.T, s, r *Request) {
+func finishBoth(t *testing.T, s, r *caller.Request) {
 	t.Helper()
 	for i := 0; ; i++ {
 		done, _, err := s.Test()
@@ -199,7 +200,7 @@ func finishBoth(t *testing.T, s, r *Request) {
 }
 
 // ends tests a request until it is done, or returns how it failed.
-func ends(t *testing.T, r *Request) *Code {
+func ends(t *testing.T, r *caller.Request) *caller.Code {
 	t.Helper()
 	for {
 		done, _, err := r.Test()
@@ -207,7 +208,7 @@ func ends(t *testing.T, r *Request) *Code {
 			return nil
 		}
 		if err != nil {
-			return err.(*Code) //nolint:errorlint // it is nothing else
+			return err.(*caller.Code) //nolint:errorlint // it is nothing else
 		}
 	}
 }
@@ -276,13 +277,13 @@ func TestGarbage(t *testing.T) {
 				t.Fatal(err)
 			}
 			to := memory(t, 100)
-			r := []*Request{must(t)(recv.Irecv(to)), must(t)(recv.Irecv(to))}
+			r := []*caller.Request{must(t)(recv.Irecv(to)), must(t)(recv.Irecv(to))}
 			for i, b := range say {
 				if _, err := cs[i].Write(b); err != nil {
 					t.Fatal(err)
 				}
 			}
-			if e := fails(t, r[1]); e.Code != System || !strings.Contains(e.Text, "garbled") {
+			if e := fails(t, r[1]); e.Code != caller.System || !strings.Contains(e.Text, "garbled") {
 				t.Fatal(e)
 			}
 		})
@@ -309,7 +310,7 @@ func TestBadRing(t *testing.T) {
 		if _, err := unix.Pwrite(fd, b[:], 0); err != nil {
 			t.Fatal(err)
 		}
-		if e := fails(t, must(t)(recv.Irecv(memory(t, 10)))); e.Code != System {
+		if e := fails(t, must(t)(recv.Irecv(memory(t, 10)))); e.Code != caller.System {
 			t.Fatal(e)
 		}
 	}

@@ -2,10 +2,10 @@ package p2p
 
 import (
 	"testing"
-	"unsafe"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/torch-mcast/torch-mcast/ncclnet/p2p/caller"
 	"github.com/torch-mcast/torch-mcast/ncclnet/p2p/profilertest"
 )
 
@@ -21,7 +21,7 @@ func TestProfile(t *testing.T) {
 	})
 }
 
-func checkProfile(t *testing.T, send, recv Comm, over int, o Options) {
+func checkProfile(t *testing.T, send, recv caller.Comm, over int, o Options) {
 	t.Helper()
 	const room = 1 << 20
 	profiler := profilertest.Profiler()
@@ -41,15 +41,15 @@ func checkProfile(t *testing.T, send, recv Comm, over int, o Options) {
 		looked[i] = profilertest.Clock()
 		require.Equal(t, []int{n, n}, finish(t, must(t)(send.Isend(from[:n])), r))
 	}
-	lanes, _, _ := send.shape()
+	lanes, _, _ := send.Shape()
 	events, wrong := profilertest.Events()
 	require.Zero(t, wrong)
 	require.Len(t, events, 2*len(sizes))
 	require.NotEqual(t, events[0].Connection, events[1].Connection)
 	for i, e := range events {
-		n, first, comm := sizes[i/2], events[i%2], recv.c
+		n, first, comm := sizes[i/2], events[i%2], recv.P
 		if i%2 == 1 { // the send was posted after its receive
-			comm = send.c
+			comm = send.P
 		}
 		cut := o.Cut
 		if cut == 0 {
@@ -60,8 +60,7 @@ func checkProfile(t *testing.T, send, recv Comm, over int, o Options) {
 			spread = lanes
 		}
 		require.Equal(t, profilertest.Event{
-			Parent: unsafe.Pointer(comm), Connection: first.Connection, Sequence: uint32(i / 2), Tag: tag, Sending: i%2 == 1,
-			Over:  over,
+			Parent: comm, Connection: first.Connection, Sequence: uint32(i / 2), Tag: caller.Tag, Sending: i%2 == 1, Over: over,
 			Lanes: spread, Room: []int{room, n}[i%2], Bytes: n, Outcome: profilertest.Done, Stops: 1, Peer: first.Peer,
 			Posted: e.Posted, Begun: e.Begun, Moved: e.Moved, Done: e.Done, Began: e.Began, Ended: e.Ended,
 		}, e, "message %d of %d bytes", i/2, n)
@@ -97,7 +96,7 @@ func TestProfileEnds(t *testing.T) {
 		require.Equal(t, []int{0, 0, 0}, stops)
 		send.Close()
 		for range 2 {
-			require.Equal(t, Remote, fails(t, first).Code)
+			require.Equal(t, caller.Remote, fails(t, first).Code)
 		}
 		all, stops := outcomes()
 		require.Equal(t, profilertest.Failed, all[0])

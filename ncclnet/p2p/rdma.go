@@ -25,9 +25,8 @@ import (
 
 // Device is an RDMA device that moves messages. It is open as long as the process.
 type Device struct {
-	verbs *ibverbs.Device
-	c     C.struct_p2p_device
-	name  string // and its interface's
+	c    C.struct_p2p_device
+	name string // and its interface's
 
 	DMABuf bool // it takes memory of other devices as DMA-BUFs
 }
@@ -75,7 +74,7 @@ func OpenDevice(iface string, addr netip.Addr) (*Device, error) {
 			"InfiniBand NCCL's own transport has them (MCAST_NET_FABRIC=tcp)", v.Name()), v.Close())
 	}
 	h := v.Handles()
-	d := &Device{verbs: v, name: fmt.Sprintf("%s on %s", v.Name(), iface)}
+	d := &Device{name: fmt.Sprintf("%s on %s", v.Name(), iface)}
 	d.c = C.struct_p2p_device{pd: h.PD, port: C.int(h.Port), gid_index: C.int(h.GIDIndex), mtu: C.int(v.MTU())}
 	gid := v.GID()
 	for i, b := range gid {

@@ -9,12 +9,13 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
+	"github.com/torch-mcast/torch-mcast/ncclnet/p2p/caller"
 )
 
 // flow is one connection under a random schedule: the requests posted on either end, and the ones still
 // to be posted.
 type flow struct {
-	send, recv   Comm
+	send, recv   caller.Comm
 	from, to     []byte // a slot a request
 	sizes        []int  // of all sends so far, in order
 	rooms        []int  // of all receives
@@ -23,7 +24,7 @@ type flow struct {
 }
 
 type posted struct {
-	*Request
+	*caller.Request
 	index, slot int
 }
 
@@ -167,11 +168,11 @@ func TestThreads(t *testing.T) {
 	forKinds(t, func(t *testing.T, o Options) {
 		const comms, count, n = 4, 40, 100003
 		var all sync.WaitGroup
-		end := func(post func([]byte) (*Request, error), sending bool) {
+		end := func(post func([]byte) (*caller.Request, error), sending bool) {
 			defer all.Done()
-			b := Alloc(8 * n)
-			defer Free(b)
-			var rs [count]*Request
+			b := caller.Alloc(8 * n)
+			defer caller.Free(b)
+			var rs [count]*caller.Request
 			left := 0
 			for i := 0; left < count; {
 				if i < count && i-left < 8 {

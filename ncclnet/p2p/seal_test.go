@@ -14,6 +14,7 @@ import (
 
 	"github.com/torch-mcast/torch-mcast/internal/transport/identity"
 	"github.com/torch-mcast/torch-mcast/internal/transport/ktls"
+	"github.com/torch-mcast/torch-mcast/ncclnet/p2p/caller"
 )
 
 const secret = "correct-horse-battery-staple"
@@ -225,7 +226,7 @@ type onPath struct {
 	far    []*net.TCPConn      // towards the connecting ends
 }
 
-func (p *onPath) pair(t *testing.T, o Options) (send, recv Comm) {
+func (p *onPath) pair(t *testing.T, o Options) (send, recv caller.Comm) {
 	t.Helper()
 	l, h := listen(t, o)
 	ln, err := net.Listen("tcp", "127.0.0.1:0")

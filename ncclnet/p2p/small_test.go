@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
+	"github.com/torch-mcast/torch-mcast/ncclnet/p2p/caller"
 )
 
 // With one request waited for at a time, the kernel keeps a message for a while after it was read. Messages that
@@ -19,7 +20,7 @@ func TestOneByOne(t *testing.T) {
 			send, recv := once(t, o, o)
 			const room = 300 << 10
 			from, to := memory(t, posted*room), memory(t, posted*room)
-			var rs []*Request
+			var rs []*caller.Request
 			var sizes []int
 			for i := range 400 {
 				size := i * i % 700
@@ -57,7 +58,7 @@ func TestOneByOne(t *testing.T) {
 			}
 			r := must(t)(recv.Irecv(to[:room]))
 			send.Close()
-			if e := fails(t, r); e.Code != Remote {
+			if e := fails(t, r); e.Code != caller.Remote {
 				t.Fatal(e)
 			}
 			recv.Close()

@@ -144,19 +144,6 @@ func (c *Cache) Release(r *Registration) error {
 	return c.shrink(c.limits)
 }
 
-// Invalidate says that size bytes at addr are unmapped, or about to be. No
-// later Acquire gets a registration of any of their pages that was made before.
-// Registrations without a reference are deregistered now, the others with their last
-// Release. The error is the Registrar's, for any of them.
-func (c *Cache) Invalidate(addr, size uintptr) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if size == 0 {
-		return nil
-	}
-	return c.forgetOverlap(addr, addr+min(size, ^addr))
-}
-
 // Close deregisters what nobody refers to; the rest goes with its last Release.
 // Closing again does nothing.
 func (c *Cache) Close() error {

@@ -12,12 +12,8 @@ typedef unsigned long long device_ptr;
 enum {
 	CU_MEMHOSTALLOC_PORTABLE = 1,
 	CU_MEMHOSTALLOC_DEVICEMAP = 2,
-	CU_MEMHOSTREGISTER_PORTABLE = 1,
-	CU_MEMHOSTREGISTER_DEVICEMAP = 2,
 	CU_MEMORYTYPE_HOST = 1,
 	CU_MEMORYTYPE_DEVICE = 2,
-	CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED = 124,
-	CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD = 1,
 	MAX_PITCH = 0x7fffffff, /* CU_DEVICE_ATTRIBUTE_MAX_PITCH of all devices so far */
 	CU_STREAM_NON_BLOCKING = 1,
 	CU_EVENT_DISABLE_TIMING = 2,
@@ -44,15 +40,10 @@ static struct {
 	int (*error_name)(int, const char **);
 	int (*device_get)(int *, int);
 	int (*primary_retain)(void **, int);
-	int (*device_attribute)(int *, int, int);
-	int (*can_access_peer)(int *, int, int);
 	int (*get_current)(void **);
 	int (*set_current)(void *);
 	int (*host_alloc)(void **, size_t, unsigned);
 	int (*host_free)(void *);
-	int (*host_register)(void *, size_t, unsigned);
-	int (*host_unregister)(void *);
-	int (*handle_of_range)(void *, device_ptr, size_t, int, unsigned long long);
 	int (*stream_create)(void **, unsigned);
 	int (*stream_destroy)(void *);
 	int (*stream_query)(void *);
@@ -73,21 +64,15 @@ static struct {
 static const struct {
 	const char *name;
 	void **function;
-	int optional;
 } wanted[] = {
 	{"cuInit", (void **)&cu.init},
 	{"cuGetErrorName", (void **)&cu.error_name},
 	{"cuDeviceGet", (void **)&cu.device_get},
 	{"cuDevicePrimaryCtxRetain", (void **)&cu.primary_retain},
-	{"cuDeviceGetAttribute", (void **)&cu.device_attribute},
-	{"cuDeviceCanAccessPeer", (void **)&cu.can_access_peer},
 	{"cuCtxGetCurrent", (void **)&cu.get_current},
 	{"cuCtxSetCurrent", (void **)&cu.set_current},
 	{"cuMemHostAlloc", (void **)&cu.host_alloc},
 	{"cuMemFreeHost", (void **)&cu.host_free},
-	{"cuMemHostRegister_v2", (void **)&cu.host_register},
-	{"cuMemHostUnregister", (void **)&cu.host_unregister},
-	{"cuMemGetHandleForAddressRange", (void **)&cu.handle_of_range, 1},
 	{"cuStreamCreate", (void **)&cu.stream_create},
 	{"cuStreamDestroy_v2", (void **)&cu.stream_destroy},
 	{"cuStreamQuery", (void **)&cu.stream_query},
@@ -117,7 +102,7 @@ static int load(char *why, size_t size)
 	}
 	for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++) {
 		*wanted[i].function = dlsym(library, wanted[i].name);
-		if (*wanted[i].function == NULL && !wanted[i].optional) {
+		if (*wanted[i].function == NULL) {
 			snprintf(why, size, "the driver has no %s: it is older than CUDA 11.7", wanted[i].name);
 			return -1;
 		}
@@ -153,15 +138,6 @@ int gpud_device(int ordinal, uintptr_t *context)
 	return result != 0 ? result : cu.primary_retain((void **)context, device);
 }
 
-int gpud_can_access(int ordinal, int other, int *yes)
-{
-	int device, peer, result = cu.device_get(&device, ordinal);
-
-	if (result == 0)
-		result = cu.device_get(&peer, other);
-	return result != 0 ? result : cu.can_access_peer(yes, device, peer);
-}
-
 /* IN runs a call in a context. */
 #define IN(context, call)                        \
 	do {                                         \
@@ -184,31 +160,6 @@ int gpud_pin(uintptr_t context, size_t size, void **memory)
 int gpud_unpin(uintptr_t context, void *memory)
 {
 	IN(context, cu.host_free(memory));
-}
-
-int gpud_register(uintptr_t context, uintptr_t memory, size_t size)
-{
-	IN(context, cu.host_register((void *)memory, size, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP));
-}
-
-int gpud_unregister(uintptr_t context, uintptr_t memory)
-{
-	IN(context, cu.host_unregister((void *)memory));
-}
-
-int gpud_export(uintptr_t context, int ordinal, uintptr_t address, size_t size, int *fd, const char **why)
-{
-	int device, supported = 0;
-
-	*why = NULL;
-	if (cu.handle_of_range == NULL)
-		*why = "the driver has no cuMemGetHandleForAddressRange";
-	else if (cu.device_get(&device, ordinal) != 0 ||
-		 cu.device_attribute(&supported, CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED, device) != 0 || !supported)
-		*why = "CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED is 0";
-	if (*why != NULL)
-		return GPUD_NOT_SUPPORTED;
-	IN(context, cu.handle_of_range(fd, address, size, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0));
 }
 
 int gpud_stream(uintptr_t context, uintptr_t *stream)

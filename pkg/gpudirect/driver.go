@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"runtime/cgo"
 	"sync"
-	"sync/atomic"
 	"unsafe"
 )
 
@@ -29,19 +28,6 @@ var (
 type Device struct {
 	ordinal int
 	context C.uintptr_t
-	counts  struct{ pinned, registered, exported atomic.Uint64 }
-}
-
-// Counts are the slow requests of a Device to the driver: in a program that runs steadily they stand still.
-type Counts struct {
-	Pinned     uint64 // Pin
-	Registered uint64 // Register
-	Exported   uint64 // ExportDMABuf
-}
-
-// Counts returns the counts until now.
-func (d *Device) Counts() Counts {
-	return Counts{d.counts.pinned.Load(), d.counts.registered.Load(), d.counts.exported.Load()}
 }
 
 var (
@@ -98,21 +84,12 @@ func (d *Device) tryWait() error {
 	return errors.Join(err, d.CloseStream(stream), d.Unpin(word))
 }
 
-// CanAccess reports whether the device can read and write the memory of another one by itself, without a copy
-// through the host.
-func (d *Device) CanAccess(other int) (bool, error) {
-	var yes C.int
-	err := d.failed("cuDeviceCanAccessPeer", C.gpud_can_access(C.int(d.ordinal), C.int(other), &yes))
-	return yes != 0, err
-}
-
 // Pin returns new memory of the host that the device can read and write by itself.
 func (d *Device) Pin(size int) ([]byte, error) {
 	var memory unsafe.Pointer
 	if err := d.failed("cuMemHostAlloc", C.gpud_pin(d.context, C.size_t(size), &memory)); err != nil {
 		return nil, fmt.Errorf("%d bytes of pinned memory: %w", size, err)
 	}
-	d.counts.pinned.Add(1)
 	return unsafe.Slice((*byte)(memory), size), nil
 }
 

@@ -16,15 +16,8 @@ int gpud_open(char *why, size_t size);
 const char *gpud_error(int result);
 /* gpud_device returns the primary context of a device, which frameworks share, and keeps it. */
 int gpud_device(int ordinal, uintptr_t *context);
-/* gpud_can_access tells whether one device can read and write the memory of another by itself. */
-int gpud_can_access(int ordinal, int other, int *yes);
 int gpud_pin(uintptr_t context, size_t size, void **memory);
 int gpud_unpin(uintptr_t context, void *memory);
-int gpud_register(uintptr_t context, uintptr_t memory, size_t size);
-int gpud_unregister(uintptr_t context, uintptr_t memory);
-/* gpud_export makes a DMA-BUF of device memory. GPUD_NOT_SUPPORTED: this driver does not, or not of this
- * device, which *why tells then. */
-int gpud_export(uintptr_t context, int ordinal, uintptr_t device, size_t size, int *fd, const char **why);
 int gpud_stream(uintptr_t context, uintptr_t *stream);
 int gpud_stream_destroy(uintptr_t context, uintptr_t stream);
 int gpud_event(uintptr_t context, uintptr_t *event);

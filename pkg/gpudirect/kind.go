@@ -7,8 +7,7 @@
 //     registration of the same buffer is free;
 //   - MapDMABuf gives the CPU the memory behind a DMA-BUF, such as NCCL hands to plugins;
 //   - Device copies between a GPU and pinned memory in the order of streams, by the driver, which Open
-//     loads and nothing else, pins memory for it (Register), and exports its own (ExportDMABuf);
-//   - Pinner is a Registrar by that driver.
+//     loads and nothing else.
 //
 // It needs neither CUDA's headers nor its libraries.
 package gpudirect
@@ -88,10 +87,9 @@ const (
 	Pinned              // the host's, pinned for GPUs: allocated so, or registered
 	CUDA                // device memory of a GPU
 	Managed             // it moves between the host and GPUs (cudaMallocManaged)
-	Peer                // device memory of another GPU than the one that was asked (Device.KindOf)
 )
 
-var kinds = [...]string{Host: "host", Pinned: "pinned", CUDA: "cuda", Managed: "managed", Peer: "peer"}
+var kinds = [...]string{Host: "host", Pinned: "pinned", CUDA: "cuda", Managed: "managed"}
 
 // String returns the kind's name.
 func (k Kind) String() string { return kinds[k] }
@@ -99,22 +97,10 @@ func (k Kind) String() string { return kinds[k] }
 // OnHost reports whether it is memory of the host, which the CPU can always read and write.
 func (k Kind) OnHost() bool { return k == Host || k == Pinned }
 
-// Memory is what the driver knows of an address.
-type Memory struct {
-	Kind   Kind
-	Device int // the GPU that has the memory, or that it was pinned for; -1: none
-
-	// Of the allocation that the address lies in; 0 of Host.
-	Base, Size uintptr
-}
-
 // Of CUpointer_attribute and CUmemorytype of the CUDA driver API.
 const (
-	cuMemoryType    = 2
-	cuIsManaged     = 8
-	cuDeviceOrdinal = 9
-	cuRangeStart    = 11
-	cuRangeSize     = 12
+	cuMemoryType = 2
+	cuIsManaged  = 8
 
 	cuMemoryTypeDevice = 2
 )
@@ -131,26 +117,4 @@ func KindOf(p unsafe.Pointer) Kind {
 		return CUDA
 	}
 	return Pinned
-}
-
-// MemoryAt is KindOf with all that the driver knows.
-func MemoryAt(p unsafe.Pointer) Memory {
-	m := Memory{Kind: KindOf(p), Device: -1}
-	if m.Kind == Host {
-		return m
-	}
-	at := C.uintptr_t(uintptr(p))
-	m.Device = int(int32(C.attribute(at, cuDeviceOrdinal)))
-	m.Base, m.Size = uintptr(C.attribute(at, cuRangeStart)), uintptr(C.attribute(at, cuRangeSize))
-	return m
-}
-
-// KindOf is the kind of memory as a device sees it: memory of another device is Peer, which the device may reach by
-// itself (CanAccess) or not.
-func (d *Device) KindOf(p unsafe.Pointer) Kind {
-	m := MemoryAt(p)
-	if m.Kind == CUDA && m.Device != d.ordinal {
-		return Peer
-	}
-	return m.Kind
 }

@@ -16,8 +16,7 @@ type Registrar interface {
 	// Pages that are pinned stay with the device when their address is
 	// unmapped, and if it is mapped again the device writes into pages that
 	// nobody reads. So it is true only of a registration that follows the
-	// mapping (nothing is pinned; on-demand paging), or if the program calls
-	// Invalidate before it unmaps memory of that kind. NCCL's own InfiniBand
+	// mapping (nothing is pinned; on-demand paging). NCCL's own InfiniBand
 	// transport keeps nothing (src/transport/net_ib/reg.cc, v2.30.7).
 	MayOutlive(kind Kind) bool
 }

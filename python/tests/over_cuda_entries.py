@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from unittest.mock import patch
 
 import torch
 import torch.distributed as distributed_module
 import torch.distributed._functional_collectives as functional_module
 
-from tests.over_cuda_rank import CUDA, RANK, SIZE, changed, same, values
+from tests.over_cuda_rank import CUDA, RANK, SIZE, same, values
 from tests.values import OPAQUE, SUMMABLE, reductions
 from torch_mcast import errors
 
@@ -225,7 +226,7 @@ def refused() -> dict[str, str]:
         return torch.zeros(count, device=device, dtype=dtype)
 
     def recorded() -> None:
-        with changed(torch.cuda, "is_current_stream_capturing", lambda: True):
+        with patch.object(torch.cuda, "is_current_stream_capturing", lambda: True):
             dist.all_reduce(on(CUDA))
 
     calls: dict[str, Callable[[], Any]] = {

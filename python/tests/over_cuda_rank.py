@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-from contextlib import contextmanager
-from typing import Any
 
 import torch
 
@@ -29,13 +27,3 @@ def same(got: torch.Tensor, want: torch.Tensor) -> bool:
         return torch.empty(t.numel(), dtype=t.dtype).copy_(t.cpu().flatten()).view(torch.uint8)
 
     return got.dtype == want.dtype and torch.equal(raw(got), raw(want))
-
-
-@contextmanager
-def changed(owner: Any, name: str, value: Any) -> Any:
-    before = getattr(owner, name)
-    setattr(owner, name, value)
-    try:
-        yield
-    finally:
-        setattr(owner, name, before)

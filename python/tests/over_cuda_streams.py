@@ -8,13 +8,14 @@ import os
 import time
 from datetime import timedelta
 from typing import Any
+from unittest.mock import patch
 
 import torch
 import torch.distributed as dist
 
 import torch_mcast
 from tests.limits import LIMIT
-from tests.over_cuda_rank import CUDA, EMULATED, RANK, SIZE, changed
+from tests.over_cuda_rank import CUDA, EMULATED, RANK, SIZE
 from torch_mcast import device, errors
 
 
@@ -108,12 +109,12 @@ def bugs() -> dict[str, int]:
 
     idle = torch.cuda.Stream()
     place, follow_up = device.place, device.DeviceWork.follow_up
-    for bug, patch in {
+    for bug, planted in {
         "producer": (device, "place", place_at_once),
         "consumer": (device.DeviceWork, "_follow", wait_for_nothing),
         "keep": (device.DeviceWork, "follow_up", keep_nothing),
     }.items():
-        with changed(*patch):
+        with patch.object(*planted):
             wrong[bug] = sum(round_of(k) for k in range(12))
         torch.cuda.synchronize()
         dist.barrier()
@@ -123,7 +124,7 @@ def bugs() -> dict[str, int]:
 
 def as_on_the_cpu() -> Any:
     """Plant a bug: operations on device memory take the CPU's path."""
-    return changed(device, "place", lambda tensor, timeout: None)
+    return patch.object(device, "place", lambda tensor, timeout: None)
 
 
 def touch() -> str:

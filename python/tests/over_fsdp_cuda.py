@@ -10,10 +10,10 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
+from unittest.mock import patch
 
 import torch
 import torch.distributed as dist
@@ -189,16 +189,6 @@ def temporaries() -> dict[str, bool]:
     return answers
 
 
-@contextmanager
-def changed(owner: Any, name: str, value: Any) -> Iterator[None]:
-    before = getattr(owner, name)
-    setattr(owner, name, value)
-    try:
-        yield
-    finally:
-        setattr(owner, name, before)
-
-
 @scenario
 def lost() -> list[str]:
     """The group fails between a call and the copy that follows it: the work is known, and tells it."""
@@ -208,7 +198,7 @@ def lost() -> list[str]:
         raise errors.RankError("the group has failed")
 
     out = torch.zeros(2 * SIZE, 5, device=CUDA)[::2]
-    with changed(backend.group.lib, "follow", fail):
+    with patch.object(backend.group.lib, "follow", fail):
         work: Any = dist.all_gather_into_tensor(out, torch.ones(5, device=CUDA), async_op=True)
     said = []
     for _ in range(2):
@@ -382,7 +372,7 @@ def streams() -> dict[str, Any]:
         used.add(names[0] if names else "another")
         return post(*args, **kwargs)
 
-    with changed(dist, "all_gather_into_tensor", noted):
+    with patch.object(dist, "all_gather_into_tensor", noted):
         for _ in range(2):
             handle.timeline.start()
             model(torch.ones(2, 17, device=CUDA)).sum().backward()

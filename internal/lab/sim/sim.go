@@ -38,12 +38,6 @@ type Result struct {
 // Span is a stretch of virtual time.
 type Span struct{ From, To multicast.Time }
 
-// Run runs the random scenario of a seed.
-func Run(seed uint64) Result {
-	s := Random(seed)
-	return s.Run()
-}
-
 // Job is a run under way: the ranks of one communicator on a network.
 type Job struct {
 	*Scenario

@@ -17,13 +17,19 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
+// random runs the random scenario of a seed.
+func random(seed uint64) Result {
+	s := Random(seed)
+	return s.Run()
+}
+
 // TestSeeds runs random scenarios; mcast-lab sim soak runs many more.
 func TestSeeds(t *testing.T) {
 	for part := range 4 {
 		t.Run(fmt.Sprint(part), func(t *testing.T) {
 			t.Parallel()
 			for seed := uint64(part + 1); seed <= systest.Draw[uint64](100, 500); seed += 4 {
-				r := Run(seed)
+				r := random(seed)
 				require.NoError(t, r.Err, r.String())
 			}
 		})
@@ -34,9 +40,9 @@ func TestSeeds(t *testing.T) {
 // processors, and that a scenario survives the way through JSON.
 func TestReplay(t *testing.T) {
 	for seed := uint64(1); seed <= 20; seed++ {
-		a := Run(seed)
+		a := random(seed)
 		before := runtime.GOMAXPROCS(1)
-		b := Run(seed)
+		b := random(seed)
 		runtime.GOMAXPROCS(before)
 		require.Equal(t, a, b, "seed %d", seed)
 		text, err := json.Marshal(a.Scenario)
@@ -45,7 +51,7 @@ func TestReplay(t *testing.T) {
 		require.NoError(t, json.Unmarshal(text, &again))
 		require.Equal(t, a.Hash, again.Run().Hash, "seed %d", seed)
 	}
-	assert.NotEqual(t, Run(1).Hash, Run(2).Hash)
+	assert.NotEqual(t, random(1).Hash, random(2).Hash)
 }
 
 // steady is a scenario of large Allgathers on a calm network of 4 ranks, with

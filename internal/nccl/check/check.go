@@ -4,6 +4,7 @@
 package check
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"path/filepath"
@@ -92,7 +93,7 @@ func (c *checker) nccl(ctx context.Context) {
 	found := c.findNCCL(ctx)
 	if len(found) == 0 {
 		c.fault(Finding{Do: "install torch with CUDA or NCCL, or say --nccl=PATH or --python=PATH"},
-			"no %s: neither of torch in %s nor on the loader's path", ncclFile, orNone(c.interpreter, "Python (there is none)"))
+			"no %s: neither of torch in %s nor on the loader's path", ncclFile, cmp.Or(c.interpreter, "Python (there is none)"))
 		return
 	}
 	n := found[0]
@@ -233,11 +234,4 @@ func (c *checker) version() probe.Version {
 		return 0
 	}
 	return c.NCCL.Version
-}
-
-func orNone(text, otherwise string) string {
-	if text == "" {
-		return otherwise
-	}
-	return text
 }

@@ -59,9 +59,6 @@ func New(rank, size int) *Comm {
 	}
 }
 
-// Room returns how many operations may be posted now.
-func (c *Comm) Room() int { return collective.MaxInFlight - len(c.ops) }
-
 // Post begins an operation. All ranks give it the same number, greater than the one before. need says, by rank, which
 // parts of its shard each owner still lacks, sorted, apart from each other, in whole elements, and is the same on all
 // ranks; nil: all of every shard. The caller has checked the arguments and that there is room.

@@ -177,16 +177,6 @@ func TestAnySizeAndSplit(t *testing.T) {
 	})
 }
 
-func TestRoom(t *testing.T) {
-	c := newNetwork(2, 4096, 1)[0]
-	for i := range collective.MaxInFlight {
-		require.Equal(t, collective.MaxInFlight-i, c.Room())
-		c.Post(direct.Op{Op: collective.Op{Count: 1, Type: reduce.F32}, Send: make([]byte, 8), Recv: make([]byte, 4)},
-			uint32(i), nil)
-	}
-	assert.Zero(t, c.Room())
-}
-
 func TestMismatch(t *testing.T) {
 	base := direct.Op{
 		Op: collective.Op{Count: 2, Type: reduce.F32, Reduction: reduce.Sum}, Send: make([]byte, 16), Recv: make([]byte, 8),

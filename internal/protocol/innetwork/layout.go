@@ -104,7 +104,6 @@ func (l *layout) inRows(stripe int) int {
 // chunk is what a slot carries.
 type chunk struct {
 	owner  int
-	number int // of the chunk in the owner's shard
 	offset int // bytes
 	bytes  int
 	run    int // chunks that follow in the same block, this one included
@@ -119,8 +118,7 @@ func (l *layout) at(stripe, i int) chunk {
 	i %= l.block * l.owners
 	size := l.rowBlock(row)
 	within := i % size
-	number := l.head + row*l.block + within
-	c := chunk{owner: l.lead + i/size, number: number, offset: number * l.step, run: size - within}
+	c := chunk{owner: l.lead + i/size, offset: (l.head + row*l.block + within) * l.step, run: size - within}
 	c.bytes = min(l.step, l.bytes-c.offset)
 	return c
 }

@@ -58,7 +58,7 @@ func TestLayoutCoversEveryByteOnce(t *testing.T) {
 				}
 				if left > 0 {
 					require.Equal(t, last.owner, c.owner, "a run stays with its owner")
-					require.Equal(t, last.number+1, c.number)
+					require.Equal(t, last.offset+l.step, c.offset)
 					require.Equal(t, left, c.run)
 				}
 				left, last = c.run-1, c

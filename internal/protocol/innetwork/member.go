@@ -54,9 +54,6 @@ func NewMember(rank, number int, t Terms) *Member {
 	return m
 }
 
-// Room returns how many operations may be posted now.
-func (m *Member) Room() int { return collective.MaxInFlight - len(m.ops) }
-
 // Post begins an operation and returns its number. The caller has checked the
 // arguments and that there is room.
 func (m *Member) Post(_ Time, o collective.Op) uint32 {

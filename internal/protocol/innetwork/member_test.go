@@ -384,17 +384,6 @@ func TestStripesApart(t *testing.T) {
 	assert.Equal(t, time.Second, m.Silence(at+time.Second, time.Hour), "the longer one")
 }
 
-// TestRoom: 32 operations may be in flight.
-func TestRoom(t *testing.T) {
-	m := newMember(0)
-	assert.Equal(t, 32, m.Room())
-	m.Post(0, collective.Op{Type: reduce.I32})
-	assert.Equal(t, 31, m.Room())
-	_, ok := m.NextDone()
-	assert.True(t, ok, "it has nothing to do")
-	assert.Equal(t, 32, m.Room())
-}
-
 // TestExpect: the next result is expected where Place will put it, past the results that are held.
 func TestExpect(t *testing.T) {
 	m := newMember(1)

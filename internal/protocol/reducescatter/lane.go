@@ -70,7 +70,6 @@ func (s span) has(number uint32) bool {
 type Stats struct {
 	Switched uint64 // done through the switch
 	Direct   uint64 // done directly
-	Resumed  uint64 // of these, begun through the switch
 }
 
 // New returns a lane that does not take operations yet: see Begin.
@@ -157,7 +156,6 @@ func (l *Lane) Post(now innetwork.Time, o direct.Op) uint32 {
 	switch a := l.announced(); {
 	case late:
 		delete(l.need, number)
-		l.stats.Resumed++
 		l.direct.Post(o, number, need)
 	case l.empty.has(number) && o.Bytes() == 0:
 		l.finished = append(l.finished, number)

@@ -128,7 +128,6 @@ func (l *Lane) resume(number uint32, need [][]collective.Range) {
 		l.finished = append(l.finished, number)
 	default:
 		p.switched = false
-		l.stats.Resumed++
 		l.direct.Post(p.Op, number, need)
 	}
 }

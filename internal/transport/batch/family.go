@@ -10,13 +10,12 @@ import (
 
 // Family is where IPv4 and IPv6 differ: in the headers of packets and the options of sockets.
 type Family struct {
-	Name     string // "IPv4"
-	Loopback netip.Addr
-	Domain   int // of sockets
-	Headers  int // bytes of the IP and the UDP header
-	Level    int // of the options
-	MTU      int // the option that tells what the path takes, in bytes
-	Source   int // where the IP header has the sender's address
+	Name    string // "IPv4"
+	Domain  int    // of sockets
+	Headers int    // bytes of the IP and the UDP header
+	Level   int    // of the options
+	MTU     int    // the option that tells what the path takes, in bytes
+	Source  int    // where the IP header has the sender's address
 
 	Whole   Option // never fragment, and heed the known limit of the path
 	Probing Option // never fragment, and ignore reports that a path takes less
@@ -28,8 +27,7 @@ type Family struct {
 // IPv4 and IPv6.
 var (
 	IPv4 = &Family{
-		Name: "IPv4", Loopback: netip.AddrFrom4([4]byte{127, 0, 0, 1}),
-		Domain: unix.AF_INET, Headers: 20 + udpHeader, Level: unix.IPPROTO_IP, MTU: unix.IP_MTU, Source: 12,
+		Name: "IPv4", Domain: unix.AF_INET, Headers: 20 + udpHeader, Level: unix.IPPROTO_IP, MTU: unix.IP_MTU, Source: 12,
 		Whole: Option{
 			Name: "IP_MTU_DISCOVER", Level: unix.IPPROTO_IP, Opt: unix.IP_MTU_DISCOVER, Value: unix.IP_PMTUDISC_DO,
 		},
@@ -43,8 +41,7 @@ var (
 		Hops: Option{Name: "IP_MULTICAST_TTL", Level: unix.IPPROTO_IP, Opt: unix.IP_MULTICAST_TTL},
 	}
 	IPv6 = &Family{
-		Name: "IPv6", Loopback: netip.IPv6Loopback(),
-		Domain: unix.AF_INET6, Headers: 40 + udpHeader, Level: unix.IPPROTO_IPV6, MTU: unix.IPV6_MTU, Source: 8,
+		Name: "IPv6", Domain: unix.AF_INET6, Headers: 40 + udpHeader, Level: unix.IPPROTO_IPV6, MTU: unix.IPV6_MTU, Source: 8,
 		Whole: Option{
 			Name: "IPV6_MTU_DISCOVER", Level: unix.IPPROTO_IPV6, Opt: unix.IPV6_MTU_DISCOVER, Value: unix.IPV6_PMTUDISC_DO,
 		},

@@ -138,22 +138,16 @@ int rdma_post_transfers(rdma_qp *qp, const rdma_transfer *t, int n, int *posted)
 	return 0;
 }
 
-int rdma_post_buffers(rdma_qp *qp, const rdma_buffer *b, int n, int *posted)
+int rdma_post_buffers(rdma_qp *qp, uint64_t id, int n)
 {
-	rdma_recv_wr wr[doorbell], *bad = wr;
-	rdma_sge sge[doorbell];
-	for (*posted = 0; *posted < n;) {
-		int k = n - *posted < doorbell ? n - *posted : doorbell;
-		for (int i = 0; i < k; i++, b++) {
-			sge[i] = (rdma_sge){b->local, b->bytes, b->local_key};
-			wr[i] = (rdma_recv_wr){b->id, i + 1 < k ? &wr[i + 1] : NULL, &sge[i], b->bytes > 0};
-		}
-		int e = qp->context->ops.post_recv(qp, wr, &bad);
-		if (e) {
-			*posted += bad - wr;
-			return e;
-		}
-		*posted += k;
+	rdma_recv_wr wr[doorbell], *bad;
+	int e = 0;
+	while (n > 0 && !e) {
+		int k = n < doorbell ? n : doorbell;
+		for (int i = 0; i < k; i++)
+			wr[i] = (rdma_recv_wr){id, i + 1 < k ? &wr[i + 1] : NULL, NULL, 0};
+		e = qp->context->ops.post_recv(qp, wr, &bad);
+		n -= k;
 	}
-	return 0;
+	return e;
 }

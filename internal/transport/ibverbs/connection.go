@@ -48,20 +48,19 @@ type Address struct {
 // Verb is what a Transfer does.
 type Verb uint32
 
-// A write or a read has no completion at the peer, and needs nothing there but registered memory. A send, and a write
-// with an immediate, takes the peer's oldest buffer and completes there; a write leaves the buffer as it is.
+// A write or a read has no completion at the peer, and needs nothing there but registered memory. A write with an
+// immediate takes the peer's oldest buffer as well, and completes there.
 const (
-	Send           Verb = C.RDMA_SEND
 	Write          Verb = C.RDMA_WRITE
 	WriteImmediate Verb = C.RDMA_WRITE_IMMEDIATE
 	Read           Verb = C.RDMA_READ
 )
 
-// Transfer is something to be sent, written or read.
+// Transfer is something to be written or read.
 type Transfer struct {
 	ID        uint64 // of its completion
 	Local     uint64 // Region.Address; the memory is the device's until the completion
-	Remote    uint64 // likewise at the peer, of a write or read
+	Remote    uint64 // likewise at the peer
 	LocalKey  uint32 // Region.Key
 	RemoteKey uint32 // the peer's Region.RemoteKey
 	Bytes     uint32 // may be 0
@@ -69,18 +68,9 @@ type Transfer struct {
 	Verb      Verb
 }
 
-// Buffer is where a send goes.
-type Buffer struct {
-	ID       uint64
-	Local    uint64
-	LocalKey uint32
-	Bytes    uint32 // 0: it is for an immediate without a send's bytes
-}
-
 // Those cross to C as they are.
 var (
 	_ [unsafe.Sizeof(Transfer{})]byte   = [C.sizeof_rdma_transfer]byte{}
-	_ [unsafe.Sizeof(Buffer{})]byte     = [C.sizeof_rdma_buffer]byte{}
 	_ [unsafe.Sizeof(Completion{})]byte = [C.sizeof_rdma_completion]byte{}
 	_ [unsafe.Sizeof(Address{})]byte    = [C.sizeof_rdma_address]byte{}
 )
@@ -127,13 +117,9 @@ func exponent(within time.Duration) int {
 	return max(1, min(31, bits.Len64(uint64(max(within-1, 0)/(tries*leastWait)))))
 }
 
-// Receive gives the device buffers, which are taken in order, and returns how many it took.
-func (c *Connection) Receive(buffers []Buffer) (int, error) {
-	if len(buffers) == 0 {
-		return 0, nil
-	}
-	e := C.rdma_post_buffers(c.qp, (*C.rdma_buffer)(unsafe.Pointer(&buffers[0])), C.int(len(buffers)), c.posted)
-	return int(*c.posted), failure("ibv_post_recv", e)
+// Receive gives the device n buffers for immediates; their completions have this ID.
+func (c *Connection) Receive(id uint64, n int) error {
+	return failure("ibv_post_recv", C.rdma_post_buffers(c.qp, C.uint64_t(id), C.int(n)))
 }
 
 // Post begins transfers, in order, and returns how many the device took: all, unless too many are under way. Up to 64

@@ -19,6 +19,7 @@ import (
 	"syscall"
 	"unsafe"
 
+	"go.uber.org/atomic"
 	"golang.org/x/sys/unix"
 
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
@@ -29,12 +30,12 @@ const Library = "libibverbs.so.1"
 
 // Device is an open device, with the port that is on an interface.
 type Device struct {
-	name    string
-	context *C.rdma_context
-	pd      *C.rdma_pd
-	place   C.rdma_place
-	address netip.Addr
-	counts  counts
+	name          string
+	context       *C.rdma_context
+	pd            *C.rdma_pd
+	place         C.rdma_place
+	address       netip.Addr
+	registrations atomic.Uint64
 }
 
 // Open opens the device that has a port on an interface and a RoCE v2 GID of the address there. For an IPoIB interface

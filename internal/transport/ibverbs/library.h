@@ -44,9 +44,8 @@ struct sockaddr;
 	V(int, rdma_get_cm_event, (rdma_cm_channel *, rdma_cm_event **))                                                  \
 	V(int, rdma_ack_cm_event, (rdma_cm_event *))
 
-// Functions that older libraries lack: NULL there. The first came with rdma-core 34, the second with 37.
-#define OPTIONAL(V)                                                                                                  \
-	V(rdma_mr *, ibv_reg_dmabuf_mr, (rdma_pd *, uint64_t, size_t, uint64_t, int, int))                                \
+// What libraries older than rdma-core 37 lack: NULL there.
+#define OPTIONAL(V) \
 	V(int, ibv_is_fork_initialized, (void))
 
 #define POINTER(result, name, args) extern result(*p_##name) args;

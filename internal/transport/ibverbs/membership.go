@@ -16,8 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// CMLibrary is what joins groups on InfiniBand, where the subnet manager has to be asked.
-const CMLibrary = "librdmacm.so.1"
+// cmLibrary is what joins groups on InfiniBand, where the subnet manager has to be asked.
+const cmLibrary = "librdmacm.so.1"
 
 // joinWithin bounds how long the answer to a join is waited for. The kernel repeats its question for some seconds.
 const joinWithin = 20 * time.Second
@@ -26,7 +26,7 @@ const joinWithin = 20 * time.Second
 type membership struct{ m *C.rdma_membership }
 
 // loadedCM loads librdmacm, once in a process.
-var loadedCM = sync.OnceValue(func() error { return loadCM(CMLibrary) })
+var loadedCM = sync.OnceValue(func() error { return loadCM(cmLibrary) })
 
 func loadCM(library string) error {
 	name := C.CString(library)

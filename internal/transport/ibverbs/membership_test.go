@@ -37,7 +37,7 @@ func infiniBand(t *testing.T) (d *Device, told, left func() string) {
 	t.Cleanup(func() { netdevs = before })
 	library := compiled(t, "cm.c")
 	loadedCM = func() error { return loadCM(library) }
-	t.Cleanup(func() { loadedCM = sync.OnceValue(func() error { return loadCM(CMLibrary) }) })
+	t.Cleanup(func() { loadedCM = sync.OnceValue(func() error { return loadCM(cmLibrary) }) })
 	d = standIn(t, "-DINFINIBAND")
 	t.Cleanup(func() { require.NoError(t, d.Close()) })
 	return d, read("told"), read("open")

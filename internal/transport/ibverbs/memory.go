@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"unsafe"
 
-	"go.uber.org/atomic"
 	"golang.org/x/sys/unix"
 )
 
@@ -21,31 +20,19 @@ const (
 	PeerRead    Access = C.RDMA_REMOTE_READ // peers read it as well
 	Local       Access = C.RDMA_LOCAL_WRITE // the device writes there, such as received datagrams
 	RemoteWrite        = Local | C.RDMA_REMOTE_WRITE
-	RemoteRead         = Local | C.RDMA_REMOTE_READ
 )
 
 // Region is memory that the device may use.
 type Region struct {
-	Bytes  []byte // nil for memory registered by its address
-	mr     *C.rdma_mr
-	lkey   C.uint32_t
-	rkey   C.uint32_t // as lkey: a caller may ask for it while another closes the region
-	own    bool       // mapped by Map
-	device *Device
+	Bytes []byte // nil for memory registered by its address
+	mr    *C.rdma_mr
+	lkey  C.uint32_t
+	rkey  C.uint32_t // as lkey: a caller may ask for it while another closes the region
+	own   bool       // mapped by Map
 }
 
-// Counts are registrations with a device, since it was opened.
-type Counts struct {
-	Registered   uint64 // ibv_reg_mr and ibv_reg_dmabuf_mr that went well
-	Deregistered uint64
-}
-
-type counts struct{ registered, deregistered atomic.Uint64 }
-
-// Counts may be called by any goroutine.
-func (d *Device) Counts() Counts {
-	return Counts{Registered: d.counts.registered.Load(), Deregistered: d.counts.deregistered.Load()}
-}
+// Registrations returns how many the device has made since it was opened. Any goroutine may ask.
+func (d *Device) Registrations() uint64 { return d.registrations.Load() }
 
 // Register lets the device use memory, which stays where it is until Close: none of Go's heap.
 func (d *Device) Register(b []byte, a Access) (*Region, error) {
@@ -62,39 +49,14 @@ func (d *Device) RegisterAt(addr, size uintptr, a Access) (*Region, error) {
 	mr, err := C.rdma_register(d.pd, C.uintptr_t(addr), C.size_t(size), C.int(a))
 	switch {
 	case mr != nil:
-		return d.registered(mr), nil
+		d.registrations.Add(1)
+		return &Region{mr: mr, lkey: mr.lkey, rkey: mr.rkey}, nil
 	case errors.Is(err, unix.ENOMEM):
 		return nil, Unavailable("device %s: %d bytes cannot be registered, which locks them in memory: %w (ulimit -l "+
 			"unlimited; systemd: LimitMEMLOCK=infinity; docker run --ulimit memlock=-1)",
 			d.name, size, err)
 	}
 	return nil, Unavailable("device %s: ibv_reg_mr of %d bytes at %#x: %w", d.name, size, addr, err)
-}
-
-// RegisterDMABuf lets the device use size bytes at an offset of a DMA-BUF, such as a GPU's memory, by addresses from
-// addr on, which have the offset's place within a page. The descriptor may be closed afterwards: the registration keeps
-// the memory.
-func (d *Device) RegisterDMABuf(fd int, offset uint64, addr, size uintptr, a Access) (*Region, error) {
-	mr, err := C.rdma_register_dmabuf(d.pd, C.int(fd), C.uint64_t(offset), C.size_t(size), C.uint64_t(addr), C.int(a))
-	switch {
-	case mr != nil:
-		return d.registered(mr), nil
-	case errors.Is(err, unix.ENOSYS):
-		return nil, Unavailable("device %s: %s has no ibv_reg_dmabuf_mr, which DMA-BUFs are registered by: it takes "+
-			"rdma-core 34 (libibverbs1 of Debian 12, Ubuntu 22.04): %w",
-			d.name, Library, errors.ErrUnsupported)
-	case errors.Is(err, errors.ErrUnsupported):
-		return nil,
-			Unavailable("device %s: its driver registers no DMA-BUF (soft-RoCE does not; of others mlx5 does from Linux 5.12 "+
-				"on): %w", d.name, err)
-	}
-	return nil, Unavailable("device %s: ibv_reg_dmabuf_mr of %d bytes at offset %d of descriptor %d: %w", d.name, size,
-		offset, fd, err)
-}
-
-func (d *Device) registered(mr *C.rdma_mr) *Region {
-	d.counts.registered.Add(1)
-	return &Region{mr: mr, lkey: mr.lkey, rkey: mr.rkey, device: d}
 }
 
 // SurvivesFork returns an error if the memory of a process that forks is not safe with the device. On a Linux before
@@ -143,11 +105,8 @@ func (r *Region) RemoteKey() uint32 { return uint32(r.rkey) }
 // Close takes the memory from the device.
 func (r *Region) Close() error {
 	err := failure("ibv_dereg_mr", C.rdma_deregister(r.mr))
-	if err == nil {
-		r.device.counts.deregistered.Add(1)
-		if r.own {
-			err = unix.Munmap(r.Bytes)
-		}
+	if err == nil && r.own {
+		err = unix.Munmap(r.Bytes)
 	}
 	r.Bytes = nil
 	return err

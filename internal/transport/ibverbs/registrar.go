@@ -12,33 +12,25 @@ import (
 type Registrar struct {
 	Device *Device
 	Access Access
-	// Invalidated: the owner calls Cache.Invalidate before it unmaps or frees memory. So memory may stay registered while
-	// nobody uses the registration.
-	Invalidated bool
 }
 
 var _ gpudirect.Registrar = Registrar{}
 
-// Register implements gpudirect.Registrar. Memory of a GPU is refused: its owner exports it as a DMA-BUF
-// (gpudirect.Device.ExportDMABuf) for Device.RegisterDMABuf.
+// Register implements gpudirect.Registrar. Memory of a GPU is refused.
 func (r Registrar) Register(addr, size uintptr, kind gpudirect.Kind) (token any, err error) {
 	if !kind.OnHost() {
 		return nil, fmt.Errorf("%w: %v memory cannot be registered with device %s; the host's can", gpudirect.ErrUnsupported,
 			kind, r.Device.Name())
 	}
-	return region(r.Device.RegisterAt(addr, size, r.Access))
-}
-
-// region is a token, which must not be a nil *Region in an interface.
-func region(r *Region, err error) (any, error) {
+	region, err := r.Device.RegisterAt(addr, size, r.Access)
 	if err != nil {
-		return nil, err
+		return nil, err // not a nil *Region in an interface
 	}
-	return r, nil
+	return region, nil
 }
 
 // Deregister implements gpudirect.Registrar.
 func (Registrar) Deregister(token any) error { return token.(*Region).Close() }
 
 // MayOutlive implements gpudirect.Registrar: the device keeps pages even if others are mapped at their address later.
-func (r Registrar) MayOutlive(gpudirect.Kind) bool { return r.Invalidated }
+func (Registrar) MayOutlive(gpudirect.Kind) bool { return false }

@@ -59,10 +59,8 @@ int rdma_close(rdma_context *c);
 rdma_pd *rdma_alloc(rdma_context *c); // NULL: errno
 int rdma_dealloc(rdma_pd *pd);
 
-// Registrations are NULL on an error, which is in errno. Of a DMA-BUF the device is given so many bytes from an offset
-// on, by addresses from the given one on; ENOSYS: the library is older than rdma-core 34.
+// Registrations are NULL on an error, which is in errno.
 rdma_mr *rdma_register(rdma_pd *pd, uintptr_t p, size_t n, int access);
-rdma_mr *rdma_register_dmabuf(rdma_pd *pd, int fd, uint64_t offset, size_t n, uint64_t address, int access);
 int rdma_deregister(rdma_mr *mr);
 
 // rdma_survives_fork returns 1 if pages that are registered stay the process's own when it forks, 0 if not, and -1 if
@@ -194,15 +192,8 @@ typedef struct {
 	uint32_t opcode;
 } rdma_transfer;
 
-typedef struct {
-	uint64_t id;
-	uint64_t local;
-	uint32_t local_key;
-	uint32_t bytes; // may be 0: for an immediate alone
-} rdma_buffer;
-
-// These post n of them, with one doorbell for up to 64; *posted are.
+// They post with one doorbell for up to 64. Of n transfers *posted are; n buffers are for immediates.
 int rdma_post_transfers(rdma_qp *qp, const rdma_transfer *t, int n, int *posted);
-int rdma_post_buffers(rdma_qp *qp, const rdma_buffer *b, int n, int *posted);
+int rdma_post_buffers(rdma_qp *qp, uint64_t id, int n);
 
 #endif

@@ -22,12 +22,12 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/record"
 )
 
-// SecretBytes is how much chance a secret of NewSecret holds, in bytes.
-const SecretBytes = 32
+// secretBytes is how much chance a secret of NewSecret holds, in bytes.
+const secretBytes = 32
 
 // NewSecret returns a secret that nobody can guess, in hexadecimal digits.
 func NewSecret() string {
-	var b [SecretBytes]byte
+	var b [secretBytes]byte
 	_, _ = rand.Read(b[:]) // never fails, says crypto/rand
 	return hex.EncodeToString(b[:])
 }

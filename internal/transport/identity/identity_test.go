@@ -107,7 +107,7 @@ func TestEachKeyIsLeftOut(t *testing.T) {
 	var g *Greeting
 	coredumptest.By(t, func() { g, _ = greet(t, id) })
 	p := pagesOf(t, NewSecret())
-	server, client := byNames(t, pemOf(t, p), PagesName), byNames(t, pemOf(t, p), PagesName)
+	server, client := byNames(t, pemOf(t, p), pagesName), byNames(t, pemOf(t, p), pagesName)
 	coredumptest.By(t, func() {
 		a, b := ends(t)
 		done := accept(p, b, systest.Limit)
@@ -263,7 +263,7 @@ func TestSecretsDiffer(t *testing.T) {
 	seen := map[string]bool{}
 	for range 100 {
 		s := NewSecret()
-		require.Len(t, s, 2*SecretBytes)
+		require.Len(t, s, 2*secretBytes)
 		require.False(t, seen[s])
 		seen[s] = true
 	}

@@ -23,8 +23,8 @@ type Pages struct {
 	turns chan struct{} // holds as many as have a turn
 }
 
-// PagesName is whom the certificate is of, for programs that look at names: server_name of Prometheus.
-const PagesName = "torch-mcast"
+// pagesName is whom the certificate is of, for programs that look at names: server_name of Prometheus.
+const pagesName = "torch-mcast"
 
 // NewPages returns the certificate of a secret; nil without one. Of the connections to a server, so many at a time may
 // keep a core busy with cryptography.
@@ -35,7 +35,7 @@ func NewPages(secret string, turns int) (*Pages, error) {
 	p := &Pages{Identity{secret: []byte(secret)}, make(chan struct{}, turns)}
 	// Every host has to make the same one, at any time: programs take it for an authority, too.
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: PagesName}, DNSNames: []string{PagesName},
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: pagesName}, DNSNames: []string{pagesName},
 		NotBefore: time.Unix(0, 0), NotAfter: time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC), // RFC 5280, section 4.1.2.5
 		KeyUsage:              x509.KeyUsageDigitalSignature,
 		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},

@@ -75,7 +75,7 @@ func TestPages(t *testing.T) {
 		proven bool
 	}{
 		"the same secret":            {pagesOf(t, secret).Client(), true},
-		"its certificate and a name": {byNames(t, pemOf(t, p), PagesName), true},
+		"its certificate and a name": {byNames(t, pemOf(t, p), pagesName), true},
 		"no certificate":             {anybody, false},
 		"another secret's":           {stranger, false},
 		"that of the secret's ranks": {rank, false},
@@ -112,7 +112,7 @@ func TestPages(t *testing.T) {
 func TestImpostorOfPages(t *testing.T) {
 	secret := NewSecret()
 	for name, reader := range map[string]*tls.Config{
-		"by the key": pagesOf(t, secret).Client(), "by names": byNames(t, pemOf(t, pagesOf(t, secret)), PagesName),
+		"by the key": pagesOf(t, secret).Client(), "by names": byNames(t, pemOf(t, pagesOf(t, secret)), pagesName),
 		"by another name": byNames(t, pemOf(t, pagesOf(t, NewSecret())), "torch-mcast.example"),
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -33,7 +33,7 @@ func Bind(ifi *net.Interface, from, to netip.Addr, answers bool) Bound {
 	if err == nil && (route.Own || elsewhere == 0) {
 		return Bound{From: from}
 	}
-	leads := LeadsTo(to, ifi)
+	leads := leadsTo(to, ifi)
 	if err != nil && !leads {
 		return Bound{From: from} // connecting fails with the reason
 	}

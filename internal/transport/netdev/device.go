@@ -18,12 +18,9 @@ const GuessedSpeed = 10000
 
 // Device is an interface that is up and has an address.
 type Device struct {
-	Name       string
-	Index      int
-	Addr       netip.Addr // the first of Addresses
-	MTU        int        // in bytes
-	SpeedMbps  int        // as the driver says, or GuessedSpeed
-	SpeedKnown bool       // the driver says it
+	Name      string
+	Addr      netip.Addr // the first of Addresses
+	SpeedMbps int        // as the driver says, or GuessedSpeed
 	// PCIPath: real path in sysfs of the PCI function, that of the interface below for a VLAN; "" if there is none, or
 	// several
 	PCIPath string
@@ -174,9 +171,8 @@ func (h host) distance(l iface) int {
 func (h host) addr(l iface) netip.Addr { return l.best(sources(h.defaults, l.Index)...)[0] }
 
 func (h host) device(l iface) Device {
-	d := Device{Name: l.Name, Index: l.Index, Addr: h.addr(l), MTU: l.MTU, PCIPath: h.pciPath(l.Name), GUID: h.guid(l)}
-	d.SpeedMbps, d.SpeedKnown = h.speed(l.Name)
-	return d
+	speed, _ := h.speed(l.Name)
+	return Device{Name: l.Name, Addr: h.addr(l), SpeedMbps: speed, PCIPath: h.pciPath(l.Name), GUID: h.guid(l)}
 }
 
 // guid tells apart interfaces that share a MAC, such as a VLAN and the interface below it, and hosts that have

@@ -22,9 +22,9 @@ func RouteTo(to, from netip.Addr) (Route, error) {
 	return routeBy(to, &netlink.RouteGetOptions{SrcAddr: ipOf(from)})
 }
 
-// LeadsTo reports whether the routing tables have a route to an address by this very interface, or one of several next
-// hops.
-func LeadsTo(to netip.Addr, ifi *net.Interface) bool {
+// leadsTo reports whether the routing tables have a route to an address by this very interface, or one of several
+// next hops.
+func leadsTo(to netip.Addr, ifi *net.Interface) bool {
 	r, err := lookUp(to, &netlink.RouteGetOptions{OifIndex: ifi.Index, FIBMatch: true})
 	return err == nil && slices.Contains(hops(r), ifi.Index)
 }

@@ -100,7 +100,7 @@ func TestBind(t *testing.T) {
 			from := netip.AddrFrom4([4]byte{10, 1, 0, byte(i + 1)})
 			for last := range byte(8) { // the kernel chooses by address
 				to := netip.AddrFrom4([4]byte{10, 3, 0, last + 1})
-				require.True(t, LeadsTo(to, ifi), "%v by %s", to, name)
+				require.True(t, leadsTo(to, ifi), "%v by %s", to, name)
 				require.Equal(t, Bound{From: from, Device: name}, Bind(ifi, from, to, true), "%v by %s", to, name)
 				b := Bind(ifi, from, to, false)
 				require.NotContains(t, b.Elsewhere, "leave by "+name)

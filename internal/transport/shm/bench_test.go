@@ -58,9 +58,9 @@ func init() {
 			return err
 		}
 		p := newProbe(w)
-		size := w.Layout().Size
+		size := w.lay.Size
 		shard, all := make([]byte, n), make([]byte, n*size)
-		fill(shard, w.Rank(), 0)
+		fill(shard, w.rank, 0)
 		var times []float64
 		for range rounds(n) {
 			clear(all[:min(len(all), 64)])
@@ -85,7 +85,7 @@ func init() {
 			return err
 		}
 		src, dst := make([]byte, n), make([]byte, n)
-		fill(src, w.Rank(), 0)
+		fill(src, w.rank, 0)
 		var times []float64
 		p := newProbe(w)
 		for range 20 {
@@ -105,7 +105,7 @@ func init() {
 		if _, err := fmt.Sscan(args[0], &n); err != nil {
 			return err
 		}
-		size, rank := w.Layout().Size, w.Rank()
+		size, rank := w.lay.Size, w.rank
 		in := make([]float32, n/4*size)
 		for i := range in {
 			in[i] = float32(rank + i%1000)

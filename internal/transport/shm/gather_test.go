@@ -17,22 +17,22 @@ import (
 
 // allgathers runs one Allgather for each shard size, back to back, and checks every byte.
 func allgathers(w *Region, shards []int, shift int) error {
-	p, size := newProbe(w), w.Layout().Size
+	p, size := newProbe(w), w.lay.Size
 	for i, n := range shards {
 		seq := uint32(i)
 		own, all := make([]byte, n+shift), make([]byte, n*size+shift+1)
-		fill(own[shift:], w.Rank(), seq)
+		fill(own[shift:], w.rank, seq)
 		all[n*size+shift] = 0x5a
 		if err := p.allgather(own[shift:], all[shift:][:n*size]); err != nil {
 			return err
 		}
 		for r := range size {
 			if err := check(all[shift+r*n:][:n], r, seq); err != nil {
-				return fmt.Errorf("rank %d: %w", w.Rank(), err)
+				return fmt.Errorf("rank %d: %w", w.rank, err)
 			}
 		}
 		if all[n*size+shift] != 0x5a {
-			return fmt.Errorf("rank %d wrote past the result", w.Rank())
+			return fmt.Errorf("rank %d wrote past the result", w.rank)
 		}
 	}
 	return nil
@@ -63,7 +63,7 @@ func TestAllgather(t *testing.T) {
 				lay := small(size)
 				lay.Slots = slots
 				all := regions(t, lay)
-				together(t, all, func(w *Region) error { return allgathers(w, shards, w.Rank()) })
+				together(t, all, func(w *Region) error { return allgathers(w, shards, w.rank) })
 				for _, w := range all {
 					st := w.Gather().Stats()
 					want := uint64(0)
@@ -84,10 +84,10 @@ func TestAllgather(t *testing.T) {
 
 // sender publishes chunks of the given operation and says how many were taken.
 func sender(w *Region, seq uint32, shard []byte, from int) int {
-	chunk := w.Layout().Chunk
+	chunk := w.lay.Chunk
 	return w.Gather().Multicast(&fabric.Run{
 		Head: wire.Data{
-			Collective: wire.Broadcast, Root: uint16(w.Rank()), Seq: seq, PSN: uint32(from), Bytes: uint32(len(shard)),
+			Collective: wire.Broadcast, Root: uint16(w.rank), Seq: seq, PSN: uint32(from), Bytes: uint32(len(shard)),
 		},
 		Count: chunks(len(shard), chunk) - from, Shard: shard,
 	})

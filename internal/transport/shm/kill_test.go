@@ -33,19 +33,19 @@ func init() {
 			}
 			shards = append(shards, n)
 		}
-		return allgathers(w, shards, w.Rank())
+		return allgathers(w, shards, w.rank)
 	}
 	roles["exchange"] = func(w *Region, _ []string, _ io.Writer) error { return exchange(w, 3<<20+1) }
 	// endless gathers until another rank is gone, which rank 0 notices first.
 	roles["endless"] = func(w *Region, _ []string, out io.Writer) error {
 		p := newProbe(w)
-		shard, all := make([]byte, 300<<10), make([]byte, w.Layout().Size*300<<10)
+		shard, all := make([]byte, 300<<10), make([]byte, w.lay.Size*300<<10)
 		for i := 0; ; i++ {
 			if i == 3 {
 				if _, err := fmt.Fprintln(out, "going"); err != nil {
 					return err
 				}
-				if w.Rank() == 0 {
+				if w.rank == 0 {
 					p.patience = 5 * time.Second
 				}
 			}

@@ -28,7 +28,7 @@ type probe struct {
 }
 
 func newProbe(w *Region) *probe {
-	return &probe{g: w.Gather(), rank: w.Rank(), broken: map[int]error{}, patience: systest.Limit}
+	return &probe{g: w.Gather(), rank: w.rank, broken: map[int]error{}, patience: systest.Limit}
 }
 
 func (p *probe) Expect(*wire.Data) fabric.Expected { return fabric.Expected{} }

@@ -42,12 +42,6 @@ type Region struct {
 	open int        // fabrics not yet closed
 }
 
-// Rank returns the rank that has this view.
-func (w *Region) Rank() int { return w.rank }
-
-// Layout returns the geometry of the region.
-func (w *Region) Layout() Layout { return w.lay }
-
 // Gather returns the region's multicast fabric, always the same one.
 func (w *Region) Gather() *Gather { return w.gather }
 

@@ -16,7 +16,7 @@ import (
 // exchange sends total bytes to every other rank and checks the bytes that come
 // from there, in pieces of random size.
 func exchange(w *Region, total int) error {
-	s, rank, size := w.Streams(), w.Rank(), w.Layout().Size
+	s, rank, size := w.Streams(), w.rank, w.lay.Size
 	rng := rand.New(rand.NewPCG(1, uint64(rank)))
 	out, want := make([][]byte, size), make([][]byte, size)
 	for r := range size {

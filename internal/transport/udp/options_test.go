@@ -60,7 +60,7 @@ func TestOpenRefusesBadOptions(t *testing.T) {
 			o.Sources = []netip.Addr{netip.IPv6Loopback()}
 		},
 		"address 127.0.0.1 of rank 0: want a host's IPv6 address": func(o *Options) {
-			o.Group, o.Sources = netip.MustParseAddr("ff15::1"), []netip.Addr{batch.IPv4.Loopback}
+			o.Group, o.Sources = netip.MustParseAddr("ff15::1"), []netip.Addr{localhost(batch.IPv4)}
 		},
 		"control connection of rank 0 to rank 3 of 1: want another rank's": func(o *Options) {
 			o.Conns = map[int]net.Conn{3: nil}

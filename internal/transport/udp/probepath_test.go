@@ -49,7 +49,7 @@ func TestProbesWithoutTheKey(t *testing.T) {
 			here, zero, stranger, plain := probing(f, 1, probeKey), probing(f, 0, probeKey), probing(f, 0, otherKey),
 				probing(f, 0, nil)
 			group, next := netip.AddrPortFrom(here.Group, 7000), netip.AddrPortFrom(here.Group.Next(), 7000)
-			own, another := netip.AddrPortFrom(f.Loopback, 9000), netip.AddrPortFrom(f.Loopback.Next(), 9000)
+			own, another := netip.AddrPortFrom(localhost(f), 9000), netip.AddrPortFrom(localhost(f).Next(), 9000)
 			ours := func(to netip.AddrPort, change func(b []byte)) []byte {
 				b := probeOf(zero, to)
 				if change != nil {
@@ -117,7 +117,7 @@ func TestReorderedProbes(t *testing.T) {
 	for group := one.Group; len(to) < 16; group = group.Next() {
 		to = append(to, netip.AddrPortFrom(group, one.Port))
 	}
-	to = append(to, netip.AddrPortFrom(batch.IPv4.Loopback, 9000))
+	to = append(to, netip.AddrPortFrom(localhost(batch.IPv4), 9000))
 	var sent [][]byte // on the last path
 	for range 30 {
 		for _, to := range to {
@@ -142,9 +142,9 @@ func TestReorderedProbes(t *testing.T) {
 func TestProbesWithoutASecret(t *testing.T) {
 	for _, f := range families {
 		o := probing(f, 2, nil)
-		for _, to := range []netip.AddrPort{netip.AddrPortFrom(o.Group, o.Port), netip.AddrPortFrom(f.Loopback, 9000)} {
+		for _, to := range []netip.AddrPort{netip.AddrPortFrom(o.Group, o.Port), netip.AddrPortFrom(localhost(f), 9000)} {
 			want := make([]byte, 1000)
-			probe := wire.Probe{Unicast: to.Addr() == f.Loopback, Job: o.Job, Rank: 2, Packet: uint32(1000 + f.Headers)}
+			probe := wire.Probe{Unicast: to.Addr() == localhost(f), Job: o.Job, Rank: 2, Packet: uint32(1000 + f.Headers)}
 			probe.Put(want)
 			b := probeOf(o, to)
 			require.Equal(t, want, b)
@@ -168,7 +168,7 @@ func TestProbers(t *testing.T) {
 			open := func(rank int, key []byte) (p *Prober) {
 				o := Options{
 					Rank: rank, Size: 2, Job: job, Group: group, Port: port, Subgroups: 2, Interface: lo(t),
-					Sources: []netip.Addr{f.Loopback, f.Loopback},
+					Sources: []netip.Addr{localhost(f), localhost(f)},
 					Probes:  seal.New(seal.Tags, key, uint32(rank)),
 				}
 				var err error
@@ -180,7 +180,7 @@ func TestProbers(t *testing.T) {
 			zero, one, stranger := open(0, probeKey), open(1, probeKey), open(0, append([]byte{1}, probeKey[1:]...))
 			at, err := one.Port()
 			require.NoError(t, err)
-			to := netip.AddrPortFrom(f.Loopback, at)
+			to := netip.AddrPortFrom(localhost(f), at)
 			heard := func() Heard { // with the next true probe, and what was sent before it
 				one.Listen(time.Minute, func(h []Heard) bool { return h[0].Multicast > 0 && h[0].Unicast > 0 })
 				return one.Heard()[0]
@@ -222,7 +222,7 @@ func TestTaken(t *testing.T) {
 	open := func(port uint16) *Prober {
 		p, err := OpenProber(Options{
 			Size: 1, Job: 1, Group: group, Port: port, Subgroups: 2, Interface: lo(t),
-			Sources: []netip.Addr{batch.IPv4.Loopback},
+			Sources: []netip.Addr{localhost(batch.IPv4)},
 		})
 		require.NoError(t, err)
 		t.Cleanup(p.Close)

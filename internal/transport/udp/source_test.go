@@ -99,7 +99,7 @@ func TestFilterKnowsEveryRank(t *testing.T) {
 
 func filterKnowsEveryRank(t *testing.T, f *batch.Family, ns *systest.Namespace) {
 	rng := rand.New(rand.NewPCG(1, 2))
-	most := mostSpans([]netip.Addr{f.Loopback})
+	most := mostSpans([]netip.Addr{localhost(f)})
 	for _, hosts := range []int{1, 2, 3, 7, 64, most - 1, most, most + 1, 4 * most} {
 		t.Run(fmt.Sprint(hosts), func(t *testing.T) {
 			o := Options{Size: 8 * hosts, Rank: 8*hosts - 1, Job: rng.Uint64()}
@@ -169,4 +169,12 @@ func TestSecondAddress(t *testing.T) {
 			o.Sources = append(o.Sources, netip.AddrFrom4([4]byte{10, 8, 0, byte(r/2 + 1)}))
 		}
 	}), 100000)
+}
+
+// localhost is the address of lo.
+func localhost(f *batch.Family) netip.Addr {
+	if f == batch.IPv4 {
+		return netip.AddrFrom4([4]byte{127, 0, 0, 1})
+	}
+	return netip.IPv6Loopback()
 }

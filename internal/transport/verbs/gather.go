@@ -198,7 +198,7 @@ func (g *Gather) Register(memory []byte) (release func() error, err error) {
 // Stats implements fabric.Gather.
 func (g *Gather) Stats() fabric.Stats {
 	s := g.Edges.Stats()
-	s.LentBytes, s.Registrations = g.lent.Load(), g.device.Counts().Registered
+	s.LentBytes, s.Registrations = g.lent.Load(), g.device.Registrations()
 	s.ReadChunks, s.ReadBytes = g.pulls.chunks.Load(), g.pulls.bytes.Load()
 	return s
 }

@@ -26,7 +26,6 @@ const (
 // (wire.Introduce) before it says anything else, so a rank can read from the first offer on. Chunks are read to slots
 // of the rank's own and copied from there, like pushed ones: a read may end when the result is the caller's already.
 type pulls struct {
-	device      *ibverbs.Device
 	left, right int
 	chunk       int
 	reader      *ibverbs.Connection // to the left neighbour
@@ -50,7 +49,7 @@ type pulls struct {
 
 // open prepares both ends on a device.
 func (p *pulls) open(d *ibverbs.Device, o *udp.Options) (err error) {
-	p.device, p.left, p.right, p.chunk = d, o.Left, o.Right, o.Chunk
+	p.left, p.right, p.chunk = o.Left, o.Right, o.Chunk
 	if p.completions, err = d.NewCompletions(2 * reads); err != nil {
 		return err
 	}

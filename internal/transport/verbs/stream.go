@@ -16,8 +16,7 @@ const (
 	// Buffers are given back ackMessages at a time, so these are always there for what may come.
 	buffers = messages + 2*ackMessages
 	// unit is what acks count consumed bytes in: 16 bits of them are more than a ring.
-	unit     = 64
-	mostRing = unit << 15
+	unit = 64
 )
 
 // outbound is the direction from a rank to another. Its own ring mirrors the receiver's: byte i of the stream is at i

@@ -49,7 +49,6 @@ type Streams struct {
 
 	completions [64]ibverbs.Completion
 	batch       [8]ibverbs.Transfer
-	returned    [buffers]ibverbs.Buffer
 
 	sentBytes, receivedBytes atomic.Uint64
 }
@@ -234,10 +233,7 @@ func (s *Streams) post(p *peer, k int) {
 
 // giveBack gives the device the buffers that are owed.
 func (s *Streams) giveBack(p *peer) error {
-	for i := range p.from.owed {
-		s.returned[i] = ibverbs.Buffer{ID: uint64(p.rank)}
-	}
-	_, err := p.queue.Receive(s.returned[:p.from.owed])
+	err := p.queue.Receive(uint64(p.rank), p.from.owed)
 	p.from.owed = 0
 	return err
 }

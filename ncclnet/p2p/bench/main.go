@@ -5,6 +5,7 @@
 package main
 
 // #cgo CFLAGS: -std=gnu11 -D_GNU_SOURCE -O2 -Wall -Wextra -Wshadow -I${SRCDIR}/..
+// #include <stdlib.h>
 // #include "loop.h"
 import "C"
 
@@ -134,7 +135,8 @@ func main() {
 	}
 	names := []string{"bare", "tcp", "shm"}
 	links := []link{connectBare(r, w), connect(r, w, "tcp"), connect(r, w, "shm")}
-	b := p2p.Alloc(*window * (64 << 20))
+	room := *window * (64 << 20)
+	b := unsafe.Slice((*byte)(C.calloc(1, C.size_t(room))), room)
 	for i := range b {
 		b[i] = byte(i)
 	}

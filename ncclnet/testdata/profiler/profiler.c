@@ -113,7 +113,8 @@ static void check(const struct event *e)
 		WRONG("message %u of connection %u stops without an outcome", m->sequence, m->connection);
 	if (e->parent != NULL && e->parent->stopped)
 		WRONG("message %u of connection %u stops after its step", m->sequence, m->connection);
-	if (m->outcome == MCAST_NET_DONE && !(m->posted && m->posted <= m->begun && m->begun <= m->moved && m->moved <= m->done))
+	if (m->outcome == MCAST_NET_DONE &&
+		!(m->posted && m->posted <= m->begun && m->begun <= m->moved && m->moved <= m->done))
 		WRONG("message %u of connection %u: its moments are not in order", m->sequence, m->connection);
 }
 
@@ -145,12 +146,16 @@ static int stop(void *handle)
 
 static void show(const struct event *e)
 {
-	static const char *const over[] = {"?", "TCP", "shm", "RDMA"}, *const outcome[] = {"in flight", "done", "failed", "abandoned"};
+	static const char *const over[] = {"?", "TCP", "shm", "RDMA"},
+		*const outcome[] = {"in flight", "done", "failed", "abandoned"};
 	const struct mcast_net_event *m = &e->is;
 
-	printf("%-7s %u of connection %u over %s, %u lane%s, tag %d, peer %s: %llu bytes, %s; waited %.1f us, moved for %.1f us, ended %.1f us later\n",
-		m->sending ? "send" : "receive", m->sequence, m->connection, over[m->over], m->lanes, m->lanes == 1 ? "" : "s", m->tag, m->peer,
-		(unsigned long long)m->bytes, outcome[m->outcome], (double)(m->begun - m->posted) / 1e3, (double)(m->moved - m->begun) / 1e3,
+	printf("%-7s %u of connection %u over %s, %u lane%s, tag %d, peer %s: %llu bytes, %s; waited %.1f us, moved for %.1f "
+		"us, ended %.1f us later\n",
+		m->sending ? "send" : "receive", m->sequence, m->connection, over[m->over], m->lanes, m->lanes == 1 ? "" : "s",
+		m->tag, m->peer,
+		(unsigned long long)m->bytes, outcome[m->outcome], (double)(m->begun - m->posted) / 1e3,
+		(double)(m->moved - m->begun) / 1e3,
 		(double)(m->done - m->moved) / 1e3);
 }
 
@@ -175,7 +180,8 @@ static int finalize(void *context)
 		if (shown-- > 0)
 			show(e);
 	}
-	printf("profiler, rank %d: %d steps; %llu sends, %llu bytes; %llu receives, %llu bytes; %d done, %d failed, %d abandoned, %d never stopped; %d wrong%s%s\n",
+	printf("profiler, rank %d: %d steps; %llu sends, %llu bytes; %llu receives, %llu bytes; %d done, %d failed, %d "
+		"abandoned, %d never stopped; %d wrong%s%s\n",
 		rank_of, steps, messages[1], bytes[1], messages[0], bytes[0], ended[MCAST_NET_DONE], ended[MCAST_NET_FAILED],
 		ended[MCAST_NET_ABANDONED], running, wrongs, wrongs ? ": " : "", wrong);
 	fflush(stdout);
@@ -194,13 +200,15 @@ static int begin(void **context, int *wanted, int rank)
 	return 0;
 }
 
-static int init_v4(void **context, int *wanted, const char *name, uint64_t id, int nodes, int ranks, int rank, void *log)
+static int init_v4(void **context, int *wanted, const char *name, uint64_t id, int nodes, int ranks, int rank,
+	void *log)
 {
 	(void)name, (void)id, (void)nodes, (void)ranks, (void)log;
 	return begin(context, wanted, rank);
 }
 
-static int init_v5(void **context, uint64_t id, int *wanted, const char *name, int nodes, int ranks, int rank, void *log)
+static int init_v5(void **context, uint64_t id, int *wanted, const char *name, int nodes, int ranks, int rank,
+	void *log)
 {
 	(void)name, (void)id, (void)nodes, (void)ranks, (void)log;
 	return begin(context, wanted, rank);

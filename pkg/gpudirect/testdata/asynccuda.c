@@ -5,12 +5,11 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 enum {
 	SUCCESS, INVALID_VALUE = 1, NO_DEVICE = 100, INVALID_DEVICE = 101, NOT_READY = 600, ILLEGAL_ADDRESS = 700,
-	ALREADY_REGISTERED = 712, NOT_REGISTERED = 713, NOT_SUPPORTED = 801
+	NOT_SUPPORTED = 801
 };
 
 struct job {
@@ -121,8 +120,6 @@ int cuGetErrorName(int e, const char **name)
 	case NO_DEVICE: *name = "CUDA_ERROR_NO_DEVICE"; break;
 	case INVALID_DEVICE: *name = "CUDA_ERROR_INVALID_DEVICE"; break;
 	case ILLEGAL_ADDRESS: *name = "CUDA_ERROR_ILLEGAL_ADDRESS"; break;
-	case ALREADY_REGISTERED: *name = "CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED"; break;
-	case NOT_REGISTERED: *name = "CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED"; break;
 	case NOT_SUPPORTED: *name = "CUDA_ERROR_NOT_SUPPORTED"; break;
 	default: *name = "CUDA_ERROR_INVALID_VALUE";
 	}
@@ -139,18 +136,6 @@ int cuDevicePrimaryCtxRetain(void **context, int device)
 {
 	*context = (void *)0x1000;
 	return device;
-}
-
-int cuDeviceGetAttribute(int *value, int attribute, int device)
-{
-	*value = attribute == 124 && !getenv("FAKE_NO_DMABUF"); /* DMA_BUF_SUPPORTED */
-	return device;
-}
-
-int cuDeviceCanAccessPeer(int *yes, int device, int peer)
-{
-	*yes = device != peer;
-	return SUCCESS;
 }
 
 int cuCtxGetCurrent(void **context)
@@ -176,47 +161,6 @@ int cuMemFreeHost(void *p)
 	free(p);
 	return SUCCESS;
 }
-
-/* What is registered, by its address. */
-static void *registered[16];
-
-static void **registration(void *p)
-{
-	for (int i = 0; i < 16; i++)
-		if (registered[i] == p)
-			return &registered[i];
-	return NULL;
-}
-
-int cuMemHostRegister_v2(void *p, size_t size, unsigned flags)
-{
-	if (registration(p) != NULL)
-		return ALREADY_REGISTERED;
-	if (size == 0 || flags != 3)
-		return INVALID_VALUE;
-	*registration(NULL) = p;
-	return SUCCESS;
-}
-
-int cuMemHostUnregister(void *p)
-{
-	void **r = registration(p);
-
-	if (r == NULL)
-		return NOT_REGISTERED;
-	*r = NULL;
-	return SUCCESS;
-}
-
-#ifndef WITHOUT_EXPORT
-int cuMemGetHandleForAddressRange(int *fd, unsigned long long p, size_t size, int type, unsigned long long flags)
-{
-	if (p % 4096 != 0 || size % 4096 != 0 || type != 1 || flags != 0 || current != (void *)0x1000)
-		return INVALID_VALUE;
-	*fd = memfd_create("dmabuf", MFD_CLOEXEC);
-	return SUCCESS;
-}
-#endif
 
 int cuStreamCreate(void **stream, unsigned flags)
 {
@@ -314,7 +258,8 @@ int cuMemcpy2DAsync_v2(const struct matrix *c, struct stream *s)
 	if (c->from.pitch < c->width || c->to.pitch < c->width || c->from.pitch > 0x7fffffff || c->to.pitch > 0x7fffffff)
 		return INVALID_VALUE;
 	for (size_t i = 0; i < c->height && result == SUCCESS; i++)
-		result = queue(s, (struct job){.what = COPY, .to = at(&c->to) + i * c->to.pitch, .from = at(&c->from) + i * c->from.pitch, .size = c->width});
+		result = queue(s, (struct job){.what = COPY, .to = at(&c->to) + i * c->to.pitch,
+			.from = at(&c->from) + i * c->from.pitch, .size = c->width});
 	return result;
 }
 

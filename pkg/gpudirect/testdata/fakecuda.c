@@ -1,5 +1,5 @@
 /* Stands in for the CUDA driver in tests. What lies at an address is in its bits: 62 of device memory, 61 of
- * pinned memory, 60 of managed memory; 40 to 43 are the device's number. */
+ * pinned memory, 60 of managed memory. */
 int cuPointerGetAttribute(void *out, int attribute, unsigned long long p)
 {
 	int device = p >> 62 & 1, pinned = p >> 61 & 1, managed = p >> 60 & 1;
@@ -12,15 +12,6 @@ int cuPointerGetAttribute(void *out, int attribute, unsigned long long p)
 		return 0;
 	case 8: /* IS_MANAGED */
 		*(char *)out = managed;
-		return 0;
-	case 9: /* DEVICE_ORDINAL */
-		*(int *)out = p >> 40 & 15;
-		return 0;
-	case 11: /* RANGE_START_ADDR */
-		*(unsigned long long *)out = p & ~0xFFFFFull;
-		return 0;
-	case 12: /* RANGE_SIZE */
-		*(unsigned long long *)out = 0x100000;
 		return 0;
 	}
 	return 1;

@@ -22,6 +22,7 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp._fully_shard import _fully_shard
 
 import torch_mcast.fsdp
+from tests.situations import local
 from torch_mcast.param_groups import param_groups
 
 from . import faults
@@ -69,12 +70,6 @@ def mesh_of(backend: str, replicas: int) -> DeviceMesh:
     return DeviceMesh.from_group(mine, "cpu", mesh=rows, mesh_dim_names=("replicate", "shard"))
 
 
-def local_of(tensor: Any) -> torch.Tensor:
-    """Return this rank's part."""
-    part: torch.Tensor = tensor.to_local() if hasattr(tensor, "to_local") else tensor
-    return part.detach()
-
-
 def is_gathered(module: Any) -> bool:
     """Say whether a module's whole weights are there, or on their way."""
     return any(group.is_unsharded or group._all_gather_result is not None for group in param_groups(module))
@@ -118,7 +113,7 @@ class Play:
 
         def as_numbers(*_: object) -> None:
             there = [p.grad for p in self.parameters if p.grad is not None]
-            self.note("numbers", [torch.tensor(local_of(grad).double().numpy()) for grad in there])
+            self.note("numbers", [torch.tensor(local(grad).double().numpy()) for grad in there])
 
         def scales(*_: object) -> None:
             for p in self.parameters:
@@ -146,7 +141,7 @@ class Play:
                         p.register_post_accumulate_grad_hook(lambda p: self.note("hook", [p.grad]))
 
     def note(self, what: str, tensors: Any = ()) -> None:
-        kept = [local_of(t).clone() for t in tensors if t is not None]
+        kept = [local(t).clone() for t in tensors if t is not None]
         self.seen.append((f"step {self.at}: {what}", kept))
 
     def read(self) -> None:
@@ -261,7 +256,7 @@ class Play:
         if step["scaler"] == "inf":
             for p in self.parameters:
                 if p.grad is not None:
-                    local_of(p.grad).fill_(torch.inf)
+                    local(p.grad).fill_(torch.inf)
         if any(p.grad is not None for p in self.parameters):
             scaler.step(self.optimizer)
             scaler.update()

@@ -59,22 +59,3 @@ func TestReliableClassIsChecked(t *testing.T) {
 	c.receive(h, &network.Packet{From: 0, To: 1, Tag: pack(1, 0)})
 	require.ErrorContains(t, r.err, "rank 1 has packet 1 from rank 0 over the reliable class, 0 is next")
 }
-
-// TestMemory holds the sizes against what the papers print.
-func TestMemory(t *testing.T) {
-	const mb, gb = 1 << 20, 1 << 30
-	rows := map[string]MemoryRow{}
-	for _, r := range Memory(MemoryConfig{Ranks: 1024, Bytes: 128 << 10, Connections: 10_000}) {
-		require.Equal(t, r.Bytes*r.Count, r.Total)
-		rows[r.Name] = r
-	}
-	// SRNIC, table 1, of 10K connections: 2.0 + 9.8 + 3.0 + 114.4 MB, and 4.9 GB to reorder in.
-	require.InEpsilon(t, 2.0*mb, rows["SRNIC"].Total, 0.01)
-	inPlace := rows["selective repeat, in-place reordering"].Total
-	require.InEpsilon(t, (2.0+9.8+3.0+114.4)*mb, inPlace, 0.01)
-	require.InEpsilon(t, 4.9*gb, rows["selective repeat, all state on chip"].Total-inPlace, 0.01)
-	require.InEpsilon(t, 0.92*mb, 1024*GleamTable(64), 0.01)
-	// Khalilov et al., SC24, III-D: 64 KiB for a 2 GiB buffer of 4 KiB chunks.
-	require.EqualValues(t, 64<<10, BitmapBytes(1, 2<<30, 4096))
-	require.EqualValues(t, 4<<10, rows["ours, bitmap"].Bytes, "1024 ranks of 32 chunks: 32,768 bits")
-}

@@ -3,7 +3,6 @@ package figures
 import (
 	"fmt"
 	"math"
-	"strings"
 )
 
 // Tolerance is how far a figure may be from the paper's and still agree with it, as a share of the paper's. It is the
@@ -58,9 +57,6 @@ const (
 	Beside     Verdict = "beside"
 )
 
-// Verdicts are all, in the order of the table of claims.
-var Verdicts = []Verdict{Agrees, Differs, Kept, Missed, Arithmetic, Beside}
-
 // Claim is what a paper says beside what came out here.
 type Claim struct {
 	Figure  string    `json:"figure"`
@@ -105,39 +101,4 @@ func (c claimed) judge(r Rule, values []float64, good, bad Verdict) {
 	if r.holds(values) {
 		claim.Verdict = good
 	}
-}
-
-// Tally is the table of claims of docs/project/reproduction.md: for each figure how many have a rule that can
-// fail, and what became of all.
-func Tally(claims []Claim) string {
-	var b strings.Builder
-	b.WriteString("| figure | claims | with a rule that can fail")
-	for _, v := range Verdicts {
-		fmt.Fprintf(&b, " | %s", v)
-	}
-	b.WriteString(" |\n|---" + strings.Repeat("|---", 2+len(Verdicts)) + "|\n")
-	line := func(name string, of func(*Claim) bool) {
-		n, ruled, became := 0, 0, map[Verdict]int{}
-		for i := range claims {
-			c := &claims[i]
-			if !of(c) {
-				continue
-			}
-			n++
-			became[c.Verdict]++
-			if c.Rule != "" {
-				ruled++
-			}
-		}
-		fmt.Fprintf(&b, "| %s | %d | %d", name, n, ruled)
-		for _, v := range Verdicts {
-			fmt.Fprintf(&b, " | %d", became[v])
-		}
-		b.WriteString(" |\n")
-	}
-	for _, f := range All {
-		line(f.Name, func(c *Claim) bool { return c.Figure == f.Name })
-	}
-	line("all", func(*Claim) bool { return true })
-	return b.String()
 }

@@ -60,7 +60,7 @@ func TestCommitted(t *testing.T) {
 		t.Run(f.Name+"/document", func(t *testing.T) { f.documented(t, string(text), sheets[f.Name]) })
 	}
 	t.Run("table", func(t *testing.T) {
-		has(t, strings.Contains(string(text), Tally(all)), "the table of claims:\n"+Tally(all))
+		has(t, strings.Contains(string(text), tally(all)), "the table of claims:\n"+tally(all))
 		var rows []string
 		for i := range all {
 			rows = append(rows, all[i].Markdown())
@@ -226,7 +226,7 @@ func rewrite(text string, all []Claim) string {
 	}
 	text = strings.Join(lines, "\n")
 	table := regexp.MustCompile(`(?m)^\| figure \| claims \|.*\n(\|.*\n)*`)
-	return table.ReplaceAllLiteralString(text, Tally(all))
+	return table.ReplaceAllLiteralString(text, tally(all))
 }
 
 // keptFile is a file of results that says nothing of date and commit, and why it is not made again.
@@ -283,4 +283,42 @@ func stamped(t *testing.T, rows []byte) bool {
 		require.NoError(t, json.Unmarshal([]byte(line), &at))
 		return at.Claim+at.Goal == "" && (at.Date == "" || at.Commit == "") // what was concluded has no date of its own
 	})
+}
+
+// verdicts are all, in the order of the table of claims.
+var verdicts = []Verdict{Agrees, Differs, Kept, Missed, Arithmetic, Beside}
+
+// tally is the table of claims of docs/project/reproduction.md: for each figure how many have a rule that can
+// fail, and what became of all.
+func tally(claims []Claim) string {
+	var b strings.Builder
+	b.WriteString("| figure | claims | with a rule that can fail")
+	for _, v := range verdicts {
+		fmt.Fprintf(&b, " | %s", v)
+	}
+	b.WriteString(" |\n|---" + strings.Repeat("|---", 2+len(verdicts)) + "|\n")
+	line := func(name string, of func(*Claim) bool) {
+		n, ruled, became := 0, 0, map[Verdict]int{}
+		for i := range claims {
+			c := &claims[i]
+			if !of(c) {
+				continue
+			}
+			n++
+			became[c.Verdict]++
+			if c.Rule != "" {
+				ruled++
+			}
+		}
+		fmt.Fprintf(&b, "| %s | %d | %d", name, n, ruled)
+		for _, v := range verdicts {
+			fmt.Fprintf(&b, " | %d", became[v])
+		}
+		b.WriteString(" |\n")
+	}
+	for _, f := range All {
+		line(f.Name, func(c *Claim) bool { return c.Figure == f.Name })
+	}
+	line("all", func(*Claim) bool { return true })
+	return b.String()
 }

@@ -16,30 +16,29 @@ import (
 
 // Figure is one plot, or a few that belong together, with their numbers.
 type Figure struct {
-	Name  string // of its files
-	Title string
-	draw  func(*sheet) error
+	Name string // of its files
+	draw func(*sheet) error
 }
 
 // All are the figures, in the order of docs/project/reproduction.md.
 var All = []Figure{
-	{"fig02", "Khalilov et al., SC24, fig. 2: traffic of an Allgather", traffic},
-	{"fig04", "Khalilov et al., SC24, fig. 4: UC against UD", transports},
-	{"fig07", "Khalilov et al., SC24, fig. 7: bitmap and receive buffer over PSN bits", bitmaps},
-	{"fig10", "Khalilov et al., SC24, fig. 10: break-down of the critical path", criticalPath},
-	{"fig11", "Khalilov et al., SC24, fig. 11: throughput on 188 nodes", throughput},
-	{"fig12", "Khalilov et al., SC24, fig. 12: port counters on 188 nodes", counters},
-	{"fig13", "Khalilov et al., SC24, fig. 13 and table I: receive threads", threads},
-	{"fig14", "Khalilov et al., SC24, fig. 14: receive threads and buffer sizes", buffers},
-	{"fig15", "Khalilov et al., SC24, fig. 15: UC chunks of several packets", chunks},
-	{"fig16", "Khalilov et al., SC24, fig. 16: chunk rate", rate},
-	{"variability", "Khalilov et al., SC24, section VI-B c: how times of operations differ", variability},
-	{"constant-time", "Khalilov et al., SC24, sections II-A and III: time against the number of ranks", constantTime},
-	{"appendix-b", "Khalilov et al., SC24, appendix B: S against P", concurrent},
-	{"nodes", "Khalilov et al., SC24, appendix B, with several ranks a host", crowds},
-	{"gleam", "Gleam, fig. 16: goodput against loss", gleam},
-	{"srnic", "SRNIC (NSDI 23), fig. 11 and table 1: goodput against loss, memory", srnic},
-	{"schedule", "The choice of chains (M) and subgroups (G)", schedule},
+	{"fig02", traffic},              // Khalilov et al., SC24, fig. 2: traffic of an Allgather
+	{"fig04", transports},           // Khalilov et al., SC24, fig. 4: UC against UD
+	{"fig07", bitmaps},              // Khalilov et al., SC24, fig. 7: bitmap and receive buffer over PSN bits
+	{"fig10", criticalPath},         // Khalilov et al., SC24, fig. 10: break-down of the critical path
+	{"fig11", throughput},           // Khalilov et al., SC24, fig. 11: throughput on 188 nodes
+	{"fig12", counters},             // Khalilov et al., SC24, fig. 12: port counters on 188 nodes
+	{"fig13", threads},              // Khalilov et al., SC24, fig. 13 and table I: receive threads
+	{"fig14", buffers},              // Khalilov et al., SC24, fig. 14: receive threads and buffer sizes
+	{"fig15", chunks},               // Khalilov et al., SC24, fig. 15: UC chunks of several packets
+	{"fig16", rate},                 // Khalilov et al., SC24, fig. 16: chunk rate
+	{"variability", variability},    // Khalilov et al., SC24, section VI-B c: how times of operations differ
+	{"constant-time", constantTime}, // Khalilov et al., SC24, sections II-A and III: time against the number of ranks
+	{"appendix-b", concurrent},      // Khalilov et al., SC24, appendix B: S against P
+	{"nodes", crowds},               // Khalilov et al., SC24, appendix B, with several ranks a host
+	{"gleam", gleam},                // Gleam, fig. 16: goodput against loss
+	{"srnic", srnic},                // SRNIC (NSDI 23), fig. 11 and table 1: goodput against loss, memory
+	{"schedule", schedule},          // The choice of chains (M) and subgroups (G)
 }
 
 // Names returns the names of all figures.

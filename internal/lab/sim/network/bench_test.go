@@ -47,7 +47,7 @@ func BenchmarkAllgather1024(b *testing.B) {
 					}
 					until := n.Now() + n.Backlog(int(root), 0)
 					for {
-						at, ok := n.Next()
+						at, ok := n.agenda.Peek()
 						if !ok || at > until {
 							break
 						}

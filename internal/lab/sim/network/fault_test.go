@@ -255,7 +255,7 @@ func TestCrash(t *testing.T) {
 			}
 			until := func(at Time) {
 				for {
-					if next, ok := n.Next(); !ok || next > at {
+					if next, ok := n.agenda.Peek(); !ok || next > at {
 						return
 					}
 					n.Step()

@@ -139,9 +139,6 @@ func (n *Network) Events() uint64 { return n.events }
 // and calls on any machine.
 func (n *Network) Hash() uint64 { return n.hash }
 
-// Next returns when the next event is; false: there is none.
-func (n *Network) Next() (Time, bool) { return n.agenda.Peek() }
-
 // Step lets the next event happen; false: there is none.
 func (n *Network) Step() bool {
 	at, e, ok := n.agenda.Pop()

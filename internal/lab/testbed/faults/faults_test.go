@@ -25,11 +25,11 @@ var update = flag.Bool("update", false, "write docs/reference/faults.md again")
 func TestDocumentIsCurrent(t *testing.T) {
 	const path = "../../../../docs/reference/faults.md"
 	if *update {
-		require.NoError(t, os.WriteFile(path, []byte(Document()), 0o644))
+		require.NoError(t, os.WriteFile(path, []byte(document()), 0o644))
 	}
 	text, err := os.ReadFile(path)
 	require.NoError(t, err)
-	require.Equal(t, Document(), string(text), "go generate ./internal/lab/testbed/faults")
+	require.Equal(t, document(), string(text), "go generate ./internal/lab/testbed/faults")
 }
 
 func TestRowsAreWhole(t *testing.T) {
@@ -38,7 +38,7 @@ func TestRowsAreWhole(t *testing.T) {
 	family := map[Family]int{}
 	for i := range All {
 		r := &All[i]
-		require.NoError(t, r.Check())
+		require.NoError(t, r.check())
 		require.False(t, seen[r.ID], r.ID)
 		seen[r.ID] = true
 		over[r.Over]++
@@ -48,10 +48,10 @@ func TestRowsAreWhole(t *testing.T) {
 		}
 	}
 	require.GreaterOrEqual(t, len(All), 60)
-	for _, o := range Overs {
+	for _, o := range overs {
 		require.Positive(t, over[o], o)
 	}
-	for _, f := range Families {
+	for _, f := range families {
 		require.Positive(t, family[f], f)
 	}
 }
@@ -199,4 +199,26 @@ func requireNoBed(t *testing.T) {
 	for _, name := range names {
 		require.False(t, strings.HasPrefix(name, bedNames) && strings.HasSuffix(name, fmt.Sprint("-", os.Getpid())), name)
 	}
+}
+
+// check returns an error if a row is wrong.
+func (r *Row) check() error {
+	wrong := func(what string) error { return fmt.Errorf("faults: row %s: %s", r.ID, what) }
+	switch {
+	case len(r.ID) <= len(r.Over) || r.ID[:len(r.Over)+1] != string(r.Over)+"/":
+		return wrong("its ID must begin with its transport (Over) and a slash")
+	case !slices.Contains(families, r.Family):
+		return wrong("no such family")
+	case !slices.Contains(overs, r.Over):
+		return wrong("it goes over nothing that there is")
+	case r.Fault == "" || r.Then == "":
+		return wrong("it lacks the fault, or the outcome (Then)")
+	case r.Bound == Bound{}:
+		return wrong("within which bound?")
+	case r.Ends == Errors && r.runs() && len(r.Says) == 0:
+		return wrong("what does the error say?")
+	case r.Ends == Succeeds && len(r.Says) > 0:
+		return wrong("a success says nothing")
+	}
+	return nil
 }

@@ -5,7 +5,6 @@ package faults
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"time"
 
@@ -28,9 +27,6 @@ const (
 	Time      Family = "time"
 )
 
-// Families are all.
-var Families = []Family{Process, Host, Link, Path, Size, Direction, Flow, Resource, Time}
-
 // Over is what carries the bytes of the job.
 type Over string
 
@@ -45,9 +41,6 @@ const (
 	Tree   Over = "tree"   // four hosts on two leaves, and a tree of three nodes
 	Net    Over = "net"    // NCCL's point-to-point messages
 )
-
-// Overs are all.
-var Overs = []Over{SHM, Nodes, Uneven, UDP, Switch, Rails, Tree, Net}
 
 // Row is a fault and the promise about it.
 type Row struct {
@@ -111,16 +104,6 @@ var (
 	JoinTimeout   = Bound{Of: "MCAST_JOIN_TIMEOUT", Plus: time.Second}
 )
 
-func (b Bound) String() string {
-	if b.Of == "" {
-		return b.Plus.String()
-	}
-	if b.Times != 0 {
-		return fmt.Sprintf("%v `%s` + %v", b.Times, b.Of, b.Plus)
-	}
-	return fmt.Sprintf("`%s` + %v", b.Of, b.Plus)
-}
-
 // job is the program that runs for a row, and the way to break it.
 type job struct {
 	timeout    time.Duration // MCAST_TIMEOUT; 0: 2 s
@@ -173,25 +156,3 @@ func (r *Row) runs() bool { return r.Test == "" }
 
 // mustReport says whether a rank must learn of the fault as the row says.
 func (r *Row) mustReport(rank int) bool { return !slices.Contains(r.Fails, rank) }
-
-// Check returns an error if a row is wrong.
-func (r *Row) Check() error {
-	wrong := func(what string) error { return fmt.Errorf("faults: row %s: %s", r.ID, what) }
-	switch {
-	case len(r.ID) <= len(r.Over) || r.ID[:len(r.Over)+1] != string(r.Over)+"/":
-		return wrong("its ID must begin with its transport (Over) and a slash")
-	case !slices.Contains(Families, r.Family):
-		return wrong("no such family")
-	case !slices.Contains(Overs, r.Over):
-		return wrong("it goes over nothing that there is")
-	case r.Fault == "" || r.Then == "":
-		return wrong("it lacks the fault, or the outcome (Then)")
-	case r.Bound == Bound{}:
-		return wrong("within which bound?")
-	case r.Ends == Errors && r.runs() && len(r.Says) == 0:
-		return wrong("what does the error say?")
-	case r.Ends == Succeeds && len(r.Says) > 0:
-		return wrong("a success says nothing")
-	}
-	return nil
-}

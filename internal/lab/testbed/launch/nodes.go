@@ -21,7 +21,6 @@ import (
 // Nodes are the aggregation nodes of a testbed, `mcast switch` in each of the namespaces that it
 // has for them. With several leaves each leaf has one, below a root.
 type Nodes struct {
-	tb      *testbed.Testbed
 	options NodeOptions
 	logs    string
 	starter *starter
@@ -46,7 +45,7 @@ const nodeStart = 30 * time.Second
 // StartNodes starts all nodes and returns when they listen. One method may be called at a time,
 // but Address always.
 func StartNodes(ctx context.Context, tb *testbed.Testbed, options NodeOptions) (_ *Nodes, err error) {
-	n := &Nodes{tb: tb, options: options}
+	n := &Nodes{options: options}
 	for _, place := range tb.Nodes() {
 		n.nodes = append(n.nodes, node{Node: place})
 	}
@@ -68,9 +67,6 @@ func StartNodes(ctx context.Context, tb *testbed.Testbed, options NodeOptions) (
 	}
 	return n, nil
 }
-
-// Count is how many there are.
-func (n *Nodes) Count() int { return len(n.nodes) }
 
 // Address returns where a host's node listens, as MCAST_SWITCH names it.
 func (n *Nodes) Address(host testbed.Host) string {

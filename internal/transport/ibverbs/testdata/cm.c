@@ -93,7 +93,8 @@ int rdma_get_cm_event(rdma_cm_channel *c, rdma_cm_event **out)
 		e->status = -22;
 	} else {
 		e->ud.qkey = 0x01234567;
-		e->ud.ah_attr = (rdma_ah_attr){.grh = {.dgid = {0xff, [15] = 9}, .hop_limit = 3}, .dlid = 0xc005, .sl = 4, .static_rate = 6,
+		e->ud.ah_attr = (rdma_ah_attr){.grh = {.dgid = {0xff, [15] = 9}, .hop_limit = 3}, .dlid = 0xc005, .sl = 4,
+			.static_rate = 6,
 		                               .is_global = 1, .port_num = 1};
 		count(1);
 	}

@@ -1,6 +1,6 @@
 // A libibverbs for tests without devices: one device, on the interface 1 (lo) at 127.0.0.1, that registers memory up to
-// FAKE_MEMLOCK bytes (unsigned; none: any), and DMA-BUFs unless OLD is defined. It sends nothing. With INFINIBAND defined its
-// port is one of InfiniBand's.
+// FAKE_MEMLOCK bytes (unsigned; none: any). It sends nothing. With OLD defined it is older than rdma-core 37, and with
+// INFINIBAND defined its port is one of InfiniBand's.
 #include "../abi.h"
 
 #include <errno.h>
@@ -67,14 +67,10 @@ static rdma_mr *region(uint64_t at, size_t n)
 	return mr;
 }
 
-rdma_mr *ibv_reg_mr(rdma_pd *p, void *at, size_t n, int access) { return (void)p, (void)access, region((uintptr_t)at, n); }
+rdma_mr *ibv_reg_mr(rdma_pd *p, void *at, size_t n, int access) { return (void)p, (void)access,
+	region((uintptr_t)at, n); }
 
 #ifndef OLD
-rdma_mr *ibv_reg_dmabuf_mr(rdma_pd *p, uint64_t offset, size_t n, uint64_t at, int fd, int access)
-{
-	(void)p, (void)offset, (void)fd, (void)access;
-	return region(at, n);
-}
 int ibv_is_fork_initialized(void) { return getenv("FAKE_FORK_UNSAFE") ? 0 : 2; }
 #endif
 
@@ -138,7 +134,8 @@ int ibv_modify_qp(rdma_qp *qp, rdma_qp_attr *a, int mask)
 int ibv_destroy_qp(rdma_qp *qp) { return free(qp), 0; }
 rdma_ah *ibv_create_ah(rdma_pd *p, rdma_ah_attr *a)
 {
-	tell("path: GID %02x..%02x, LID %x, SL %d, rate %d, hops %d, port %d\n", a->grh.dgid[0], a->grh.dgid[15], a->dlid, a->sl, a->static_rate,
+	tell("path: GID %02x..%02x, LID %x, SL %d, rate %d, hops %d, port %d\n", a->grh.dgid[0], a->grh.dgid[15], a->dlid,
+		a->sl, a->static_rate,
 	     a->grh.hop_limit, a->port_num);
 	return (rdma_ah *)p;
 }
@@ -157,7 +154,7 @@ int ibv_detach_mcast(rdma_qp *qp, const uint8_t *gid, uint16_t lid)
 }
 
 // Functions that are looked up and not called.
-#define UNUSED(name)                                                                                                     \
+#define UNUSED(name) \
 	void name(void) { abort(); }
 UNUSED(ibv_get_cq_event)
 UNUSED(ibv_ack_cq_events)

@@ -3,9 +3,7 @@ package worker
 import (
 	"encoding/binary"
 	"fmt"
-	"maps"
 	"os"
-	"slices"
 	"time"
 
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
@@ -21,9 +19,6 @@ var operations = map[string]func(r *rank, bytes int) (wrong uint64, err error){
 	"barrier":       func(r *rank, _ int) (uint64, error) { return 0, r.group.Barrier() },
 }
 
-// Operations returns their names.
-func Operations() []string { return slices.Sorted(maps.Keys(operations)) }
-
 // opError says which operation failed.
 type opError struct {
 	op  string
@@ -31,7 +26,6 @@ type opError struct {
 }
 
 func (e *opError) Error() string { return e.err.Error() }
-func (e *opError) Unwrap() error { return e.err }
 
 // pause is between rounds, or else ranks that share a core would do nothing but rounds.
 const pause = time.Millisecond

@@ -13,6 +13,7 @@ import (
 
 	"github.com/torch-mcast/torch-mcast/internal/bootstrap"
 	"github.com/torch-mcast/torch-mcast/ncclnet/p2p"
+	"github.com/torch-mcast/torch-mcast/ncclnet/p2p/caller"
 )
 
 // Ring is what a Plan has for its operations when ranks pass messages round by the connections of
@@ -21,7 +22,7 @@ const Ring = "ring"
 
 // ring is a rank's connections: to the next rank, and from the one before.
 type ring struct {
-	to, from   p2p.Comm
+	to, from   caller.Comm
 	send, recv []byte // memory of C
 }
 
@@ -80,7 +81,7 @@ func (r *rank) joinRing(ctx context.Context) (*ring, error) {
 			return nil, fmt.Errorf("the neighbours of rank %d have not connected: %w", r.rank, ctx.Err())
 		}
 	}
-	return &ring{p2p.Wrap(to), p2p.Wrap(from), p2p.Alloc(r.Bytes), p2p.Alloc(r.Bytes)}, nil
+	return &ring{caller.Comm{P: to}, caller.Comm{P: from}, caller.Alloc(r.Bytes), caller.Alloc(r.Bytes)}, nil
 }
 
 // ownAddress returns the address of eth0.

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
@@ -24,7 +25,7 @@ import (
 
 // Plan is what a rank is to do, the same for all ranks.
 type Plan struct {
-	Operations []string `json:"operations"` // of a round, in order; see Operations; or Ring alone
+	Operations []string `json:"operations"` // of a round, in order; or Ring alone
 	Bytes      int      `json:"bytes"`      // of a shard
 	Rounds     int      `json:"rounds"`     // 0: until Stop exists
 	Stop       string   `json:"stop"`       // path of a file; rank 0 looks for it after each round
@@ -138,7 +139,8 @@ func (r *rank) check(lookup func(string) (string, bool)) (err error) {
 	}
 	for _, name := range r.Operations {
 		if operations[name] == nil && !r.passes() {
-			return fmt.Errorf("%q is no operation: want some of %s", name, strings.Join(Operations(), ", "))
+			names := slices.Sorted(maps.Keys(operations))
+			return fmt.Errorf("%q is no operation: want some of %s", name, strings.Join(names, ", "))
 		}
 	}
 	for _, a := range r.Acts {

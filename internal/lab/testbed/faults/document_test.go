@@ -50,6 +50,12 @@ Where requests for connections may be lost, rows of ` + "`MCAST_TIMEOUT`" +
 
 `
 
+// families are all.
+var families = []Family{Process, Host, Link, Path, Size, Direction, Flow, Resource, Time}
+
+// overs are all.
+var overs = []Over{SHM, Nodes, Uneven, UDP, Switch, Rails, Tree, Net}
+
 // titles are what the families are about.
 var titles = map[Family]string{
 	Process: "Processes", Host: "Hosts", Link: "Links", Path: "Paths", Size: "Sizes", Direction: "Directions",
@@ -57,11 +63,11 @@ var titles = map[Family]string{
 	Resource: "Resources", Time: "Time",
 }
 
-// Document returns docs/reference/faults.md.
-func Document() string {
+// document returns docs/reference/faults.md.
+func document() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, documentHead, defaultBytes>>10, defaultTimeout, switchTimeout, joinTimeout)
-	for _, f := range Families {
+	for _, f := range families {
 		fmt.Fprintf(&b, "## %s\n\n| row | fault | what happens | bound | |\n|---|---|---|---|---|\n", titles[f])
 		for i := range All {
 			if r := &All[i]; r.Family == f {
@@ -97,4 +103,14 @@ func (r *Row) write(b *strings.Builder) {
 		mark = "`" + r.Test + "`"
 	}
 	fmt.Fprintf(b, "| `%s` | %s | %s | %v | %s |\n", r.ID, r.Fault, then, r.Bound, mark)
+}
+
+func (b Bound) String() string {
+	if b.Of == "" {
+		return b.Plus.String()
+	}
+	if b.Times != 0 {
+		return fmt.Sprintf("%v `%s` + %v", b.Times, b.Of, b.Plus)
+	}
+	return fmt.Sprintf("`%s` + %v", b.Of, b.Plus)
 }
