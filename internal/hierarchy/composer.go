@@ -4,7 +4,6 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/engine"
 	"github.com/torch-mcast/torch-mcast/internal/mesh"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
-	"github.com/torch-mcast/torch-mcast/internal/protocol/multicast"
 )
 
 // composer makes operations out of steps on the levels of a group. Before a method posts, the arguments were checked,
@@ -31,9 +30,8 @@ type composer interface {
 	wakeAgents()
 	// posts returns how many operations this rank has posted.
 	posts() mesh.Posted
-	// counts returns how many operations have ended, as callers see them. across and sums are what the lanes of the
-	// column have counted.
-	counts(across *multicast.Stats, sums *engine.ReduceStats) Counts
+	// counts returns how many operations have ended, as callers see them. column is what its lanes have counted.
+	counts(column Ended) Counts
 }
 
 // piece says how an operation belongs to a larger call. The zero value is a call of its own.

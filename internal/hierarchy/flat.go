@@ -84,7 +84,4 @@ func (f flat) posts() mesh.Posted {
 	return mesh.Posted{overlap.Gather: f.column.Gather.Posted(), overlap.Reduce: f.column.Reduce.Posted()}
 }
 
-// counts is what the lanes of the column have counted.
-func (flat) counts(across *multicast.Stats, sums *engine.ReduceStats) Counts {
-	return Counts{Gathered: across.Done, Switched: sums.Switched, Direct: sums.Direct}
-}
+func (flat) counts(column Ended) Counts { return Counts{Ended: column} }

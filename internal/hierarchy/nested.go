@@ -7,7 +7,6 @@ import (
 
 	"github.com/torch-mcast/torch-mcast/internal/engine"
 	"github.com/torch-mcast/torch-mcast/internal/mesh"
-	"github.com/torch-mcast/torch-mcast/internal/protocol/multicast"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/pkg/overlap"
 )
@@ -71,11 +70,13 @@ func (t *tally) add(class overlap.Class, across []*Work) {
 }
 
 // counts counts calls instead of steps, and apart from that what was given to, and taken from, ranks of this host.
-func (n *nested) counts(*multicast.Stats, *engine.ReduceStats) Counts {
+func (n *nested) counts(Ended) Counts {
 	_, gather := n.node.Gather.Stats()
 	reduce := n.node.Reduce.Stats()
 	return Counts{
-		Gathered: n.ended.gather.Load(), Switched: n.ended.switched.Load(), Direct: n.ended.direct.Load(),
+		Ended: Ended{
+			Gathered: n.ended.gather.Load(), Switched: n.ended.switched.Load(), Direct: n.ended.direct.Load(),
+		},
 		NodeSent:     gather.SentBytes + gather.ControlBytes + reduce.SentBytes,
 		NodeReceived: gather.ReceivedBytes + reduce.ReceivedBytes,
 	}

@@ -7,10 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/torch-mcast/torch-mcast/internal/engine"
 	"github.com/torch-mcast/torch-mcast/internal/hostnet"
 	"github.com/torch-mcast/torch-mcast/internal/mesh"
-	"github.com/torch-mcast/torch-mcast/internal/protocol/multicast"
 	"github.com/torch-mcast/torch-mcast/internal/team"
 	"github.com/torch-mcast/torch-mcast/pkg/overlap"
 )
@@ -109,17 +107,20 @@ func (o *Operations) Waited(c overlap.Class) overlap.Account { return o.waited[c
 // Busy returns for how long operations of each class, and of both at once, were in flight.
 func (o *Operations) Busy() (gather, reduce, both time.Duration) { return o.meter.Times() }
 
+// Ended are operations that have ended well.
+type Ended struct{ Gathered, Switched, Direct uint64 }
+
 // Counts are operations and bytes as callers see them, not the steps of an operation.
 type Counts struct {
-	Gathered, Switched, Direct uint64    // operations that have ended well
-	NodeSent, NodeReceived     uint64    // bytes given to, and taken from, ranks of this host on a level of its own
-	Shared                     uint64    // Allgathers with a result in memory that ranks share
-	Bytes                      [2]uint64 // of this rank, of each class
+	Ended
+	NodeSent, NodeReceived uint64    // bytes given to, and taken from, ranks of this host on a level of its own
+	Shared                 uint64    // Allgathers with a result in memory that ranks share
+	Bytes                  [2]uint64 // of this rank, of each class
 }
 
-// Counts returns them. across and sums are what the lanes of the column have counted.
-func (o *Operations) Counts(across *multicast.Stats, sums *engine.ReduceStats) Counts {
-	c := o.composer.counts(across, sums)
+// Counts returns them. column is what the lanes of the column have counted.
+func (o *Operations) Counts(column Ended) Counts {
+	c := o.composer.counts(column)
 	if o.outputs != nil {
 		c.Shared = o.outputs.gathered.Load()
 	}

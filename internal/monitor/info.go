@@ -118,7 +118,7 @@ func (m *Monitor) Stats() Stats {
 		gatherWaits: m.ops.Waited(overlap.Gather), reduceWaits: m.ops.Waited(overlap.Reduce),
 	}
 	s.gather, s.fabric = m.ops.Column().Gather.Stats()
-	s.calls = m.ops.Counts(&s.gather, &s.reduce)
+	s.calls = m.ops.Counts(hierarchy.Ended{Gathered: s.gather.Done, Switched: s.reduce.Switched, Direct: s.reduce.Direct})
 	s.device = m.device()
 	s.gatherBusy, s.reduceBusy, s.overlap = m.ops.Busy()
 	return s.stats()
