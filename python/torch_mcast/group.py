@@ -207,7 +207,7 @@ class Group:
         """
         lib = _lib.library()
         for group in list(open_groups):
-            group.let_go()
+            group.release_closed()
         self.rank, self.size = rank, size
         self._lanes: list[Lane] = []
         self.gather, self.reduce = Lane(self._lanes, "gather"), Lane(self._lanes, "reduce")
