@@ -1,6 +1,8 @@
 package main
 
 import (
+	"os"
+
 	"github.com/torch-mcast/torch-mcast/internal/advise"
 	"github.com/torch-mcast/torch-mcast/internal/cli"
 	"github.com/torch-mcast/torch-mcast/internal/config"
@@ -20,7 +22,7 @@ func (c *adviseCommand) Run() error {
 	if err != nil {
 		return err
 	}
-	return show(report, c.JSON)
+	return show(os.Stdout, report, c.JSON)
 }
 
 func (c *adviseCommand) advise() (*advise.Report, error) {

@@ -23,7 +23,7 @@ func TestAdvise(t *testing.T) {
 	report, err := c.advise()
 	require.NoError(t, err)
 	var text bytes.Buffer
-	require.NoError(t, json.NewEncoder(&text).Encode(report))
+	require.NoError(t, show(&text, report, true))
 	var read struct {
 		Backend     string
 		Link        float64 `json:"link_bits"`

@@ -33,7 +33,7 @@ func (c *explainCommand) Run() error {
 	defer stop()
 	report, err := c.explain(ctx)
 	if err == nil {
-		err = show(report, c.JSON)
+		err = show(os.Stdout, report, c.JSON)
 	}
 	if err != nil {
 		return unableError{err}

@@ -1,11 +1,13 @@
 package bootstrap
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"sync"
 	"time"
 
@@ -194,10 +196,10 @@ func (l *Listener) dial(ctx context.Context, a *team.Plan, purpose wire.Purpose,
 			}
 			err, final = fmt.Errorf("%w: %w", context.Cause(ctx), before), true
 		case failing != nil && failing.Err() != nil:
-			if before != nil && errors.Is(err, context.Canceled) {
-				err = before
+			if errors.Is(err, context.Canceled) { // by the limit itself: what came before says more
+				err = cmp.Or(before, os.ErrDeadlineExceeded)
 			}
-			err, final = fmt.Errorf("%w: %w", context.Cause(failing), err), true
+			err, final = fmt.Errorf("no connection in %v: %w: %w", d.Timeout, context.Cause(failing), err), true
 		}
 		if final {
 			return nil, &AbsentError{peer, fmt.Errorf("cannot be reached at %v%s: %w", a.Addrs[peer], whyThere(a), err)}

@@ -3,6 +3,7 @@ package reduce
 import (
 	"fmt"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	"github.com/klauspost/cpuid/v2"
@@ -59,6 +60,9 @@ type engine struct {
 // active is the engine of all sums of this process. asked is the one that Ask was last called for, or nil.
 var active, asked atomic.Pointer[engine]
 
+// asking keeps two calls of Ask apart.
+var asking sync.Mutex
+
 func init() {
 	active.Store(&engines[best()])
 }
@@ -109,6 +113,8 @@ func best() Level {
 // Ask is Use for a group, which shares the level with the other groups of its process. It returns the level
 // that the group before asked for, or l for the first group.
 func Ask(l Level) (before Level, err error) {
+	asking.Lock()
+	defer asking.Unlock()
 	if err := Use(l); err != nil {
 		return l, err
 	}

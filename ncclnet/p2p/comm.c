@@ -264,3 +264,10 @@ void p2p_close(struct p2p_comm *c)
 	if (p2p_watch_close(c))
 		free(c);
 }
+
+void p2p_shape(const struct p2p_comm *c, int *lanes, int *ring, int *zerocopy)
+{
+	*lanes = c->verbs != NULL ? c->verbs->lanes : c->lanes;
+	*ring = c->lane[0].ring != NULL;
+	*zerocopy = c->zerocopy != 0;
+}

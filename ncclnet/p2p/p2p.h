@@ -135,6 +135,9 @@ int p2p_verbs_join(struct p2p_verbs *v, const struct p2p_device *d, const struct
 		   const struct p2p_introduction *peer, const char **what);
 void p2p_verbs_close(struct p2p_verbs *v);
 
+/* How a comm moves messages: connections or queue pairs, whether by a ring in shared memory, whether without a copy. */
+void p2p_shape(const struct p2p_comm *c, int *lanes, int *ring, int *zerocopy);
+
 #pragma GCC visibility pop
 
 #endif

@@ -1,4 +1,5 @@
-// Package tunertest asks the tuner's rule (tuner_rule.c) in tests; the plugin does it in C.
+// Package tunertest asks the tuner's rule (tuner_rule.c) in tests; the plugin does it in C. Go does not see that
+// plugin.h has changed: after that, go clean -cache.
 package tunertest
 
 // #include "../plugin.h"

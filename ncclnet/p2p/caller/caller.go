@@ -4,15 +4,7 @@ package caller
 /*
 #cgo CFLAGS: -std=gnu11 -D_GNU_SOURCE -O2 -Wall -Wextra -Wshadow -I${SRCDIR}/../..
 #include <stdlib.h>
-#include "../comm.h"
-#include "../verbs.h"
-
-static void shape(const struct p2p_comm *c, int *lanes, int *ring, int *zerocopy)
-{
-	*lanes = c->verbs != NULL ? c->verbs->lanes : c->lanes;
-	*ring = c->lane[0].ring != NULL;
-	*zerocopy = c->zerocopy != 0;
-}
+#include "../p2p.h"
 */
 import "C"
 
@@ -124,7 +116,7 @@ func (c Comm) Device() unsafe.Pointer { return C.p2p_device_of(c.c()) }
 // without a copy at present.
 func (c Comm) Shape() (lanes int, ring, zerocopy bool) {
 	var n, r, z C.int
-	C.shape(c.c(), &n, &r, &z)
+	C.p2p_shape(c.c(), &n, &r, &z)
 	return int(n), r == 1, z == 1
 }
 
