@@ -201,7 +201,8 @@ var table = []Variable{
 
 	row("MCAST_SIMD", "auto", func(s *Settings) *string { return &s.SIMD }, choice("auto", "avx512", "avx2", "generic"),
 		"Instruction set of the sums; auto takes the best that the CPU has. It is one for all groups of a process: the "+
-			"group that joins last sets it, and warns if the group before it asked for a different one. All give the same bits."),
+			"group that joins last sets it, and warns if the group before it asked for a different one. All give the " +
+			"same bits."),
 }
 
 // elsewhere holds the variables that are read by another part, which checks
@@ -210,9 +211,10 @@ var elsewhere = []Variable{
 	{Name: "MCAST_LIBRARY", Type: "path", Allowed: "empty (found beside the package) or the path of a file",
 		Help: "Read by torch_mcast alone: the libnccl-net-mcast.so to load."},
 	{Name: "MCAST_PATCH_TORCH", Type: "choice", Default: "on", Allowed: "one of on, off",
-		Help: "Read by torch_mcast alone, until a group has replaced them. on replaces methods of torch's Work, of every backend, so " +
-			"that is_completed() and its like answer for our operations. off leaves torch's class as it is: of our operations only " +
-			"wait() and futures then answer, is_completed() stays False, and recv() from any rank is an error."},
+		Help: "Read by torch_mcast alone, until a group has replaced them. on replaces methods of torch's Work, of every " +
+			"backend, so that is_completed() and its like answer for our operations. off leaves torch's class as it is: of " +
+			"our operations only wait() and futures then answer, is_completed() stays False, and recv() from any rank is " +
+			"an error."},
 }
 
 // row ties a variable to its field of Settings. The default is text in the
