@@ -201,7 +201,7 @@ var table = []Variable{
 
 	row("MCAST_SIMD", "auto", func(s *Settings) *string { return &s.SIMD }, choice("auto", "avx512", "avx2", "generic"),
 		"Instruction set of the sums; auto takes the best that the CPU has. It is one for all groups of a process: the "+
-			"group that joins last sets it, and warns if the group before it asked for a different one. All give the " +
+			"group that joins last sets it, and warns if the group before it asked for a different one. All give the "+
 			"same bits."),
 }
 
