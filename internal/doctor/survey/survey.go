@@ -77,7 +77,7 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 	here, there := net.Pipe()
 	obeyed := make(chan error, 1)
 	go func() {
-		_, err := m.obey(ctx, here)
+		_, err := m.runOrder(ctx, here)
 		obeyed <- err
 	}()
 	if h, l, err := readHello(there, nil); err == nil {
