@@ -27,8 +27,8 @@ type simulated struct {
 	once  bool // the limit is for the first train of each host only
 }
 
-// runOrder answers until the end.
-func (s *simulated) runOrder(conn net.Conn, hosts int) {
+// runOrders answers until the end.
+func (s *simulated) runOrders(conn net.Conn, hosts int) {
 	l, heard := newLink(conn), map[int]bool{} // heard: the hosts that sent a train
 	for {
 		var o order
@@ -135,7 +135,7 @@ func TestConduct(t *testing.T) {
 					m.enter(&guest{link: newLink(here), hello: hello{Visit: fmt.Sprint(i), Place: Place{
 						Name: fmt.Sprintf("host%d", i), Address: netip.AddrFrom4([4]byte{10, 0, 0, byte(i + 1)}), MTU: 1500,
 						UDP: make([]uint16, flows)}}})
-					go c.hosts[i].runOrder(there, len(c.hosts))
+					go c.hosts[i].runOrders(there, len(c.hosts))
 				}
 				begin := time.Now()
 				r := m.conduct(t.Context())

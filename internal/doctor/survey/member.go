@@ -78,7 +78,7 @@ func (m *member) attend(ctx context.Context) error {
 		if err != nil {
 			return errors.Join(err, last)
 		}
-		ordered, err := m.runOrder(ctx, conn)
+		ordered, err := m.runOrders(ctx, conn)
 		if ordered || coming.Err() != nil {
 			return err
 		}
@@ -131,9 +131,9 @@ func (m *member) knock(ctx context.Context) {
 	}
 }
 
-// runOrder says hello and follows orders until the order to end. It reports whether an order came: until then
+// runOrders says hello and follows orders until the order to end. It reports whether an order came: until then
 // nobody may have read the hello.
-func (m *member) runOrder(ctx context.Context, conn net.Conn) (ordered bool, err error) {
+func (m *member) runOrders(ctx context.Context, conn net.Conn) (ordered bool, err error) {
 	defer func() { _ = conn.Close() }()
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()

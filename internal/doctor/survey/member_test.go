@@ -21,7 +21,7 @@ func TestAHostWaitsForOthers(t *testing.T) {
 		here, there := net.Pipe()
 		obeyed := make(chan error, 1)
 		go func() {
-			_, err := m.runOrder(t.Context(), here)
+			_, err := m.runOrders(t.Context(), here)
 			obeyed <- err
 		}()
 		_, l, err := readHello(there, nil)

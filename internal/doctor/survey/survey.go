@@ -77,7 +77,7 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 	here, there := net.Pipe()
 	obeyed := make(chan error, 1)
 	go func() {
-		_, err := m.runOrder(ctx, here)
+		_, err := m.runOrders(ctx, here)
 		obeyed <- err
 	}()
 	if h, l, err := readHello(there, nil); err == nil {
