@@ -147,32 +147,28 @@ func CloseAll(conns map[int]net.Conn) {
 func (l *Listener) dial(ctx context.Context, a *team.Plan, purpose wire.Purpose, peer int) (net.Conn, error) {
 	defer l.failing(peer, nil)
 	d := hostnet.Dialing{Segment: a.Segment, Bound: l.bound(a, peer, a.Addresses())}
+	var limit time.Duration // for which the path may fail; 0: for ever
 	switch purpose {
 	case wire.PurposeMesh:
 		d.Segment = smallSegment // what the path carries is found out over it
 	case wire.PurposeStream:
-		d.Timeout = mesh.StallFor(a.Settings.Timeout)
+		limit = mesh.StallFor(a.Settings.Timeout)
 	}
-	var failing context.Context // ends when the path has failed for too long; nil if it does not fail
-	over := func() {}
+	failing, over := ctx, func() {} // failing ends when the path has failed for the limit
 	defer func() { over() }()
 	var before error
 	hungUp := false
 	for {
-		if failing == nil && d.Timeout > 0 {
-			failing, over = owntime.WithTimeout(ctx, d.Timeout,
+		if failing == ctx && limit > 0 {
+			failing, over = owntime.WithTimeout(ctx, limit,
 				&owntime.TimeoutError{Setting: "MCAST_TIMEOUT", After: a.Settings.Timeout})
 		}
-		trying := ctx
-		if failing != nil {
-			trying = failing // an attempt that begins late must not take as long as the first
-		}
-		c, err := l.dialBound(trying, a, peer, a.Addrs[peer], d)
+		c, err := l.dialBound(failing, a, peer, a.Addrs[peer], d)
 		switch {
 		case err == nil:
 			// A peer may take its time to answer, but its kernel acknowledges at once.
 			var greeted net.Conn
-			l.Network.Acknowledged(c, d.Timeout)
+			l.Network.Acknowledged(c, limit)
 			if greeted, err = greet(ctx, l.Identity, c, a, purpose, peer); err == nil {
 				l.Network.Acknowledged(c, 0)
 				return greeted, nil
@@ -182,11 +178,11 @@ func (l *Listener) dial(ctx context.Context, a *team.Plan, purpose wire.Purpose,
 			// prove that the path carries data.
 			if errors.Is(err, errHungUp) && !hungUp {
 				over()
-				hungUp, failing = true, nil // until then the peer was perhaps late, which is no failure
+				hungUp, failing = true, ctx // until then the peer was perhaps late, which is no failure
 			}
 		case hostnet.Lacking(err):
 			over()
-			failing = nil // the path was not tried
+			failing = ctx // the path was not tried
 		}
 		final := errors.Is(err, unix.ECONNREFUSED) || errors.Is(err, errRefused)
 		switch {
@@ -195,11 +191,11 @@ func (l *Listener) dial(ctx context.Context, a *team.Plan, purpose wire.Purpose,
 				before = err // rather the end of ctx than nothing
 			}
 			err, final = fmt.Errorf("%w: %w", context.Cause(ctx), before), true
-		case failing != nil && failing.Err() != nil:
+		case failing.Err() != nil:
 			if errors.Is(err, context.Canceled) { // by the limit itself: what came before says more
 				err = cmp.Or(before, os.ErrDeadlineExceeded)
 			}
-			err, final = fmt.Errorf("no connection in %v: %w: %w", d.Timeout, context.Cause(failing), err), true
+			err, final = fmt.Errorf("no connection in %v: %w: %w", limit, context.Cause(failing), err), true
 		}
 		if final {
 			return nil, &AbsentError{peer, fmt.Errorf("cannot be reached at %v%s: %w", a.Addrs[peer], whyThere(a), err)}

@@ -162,8 +162,8 @@ func TestAllreduceBesideOthers(t *testing.T) {
 			}
 			return nil
 		})
-		assert.Zero(t, g[0].column.Gather.InFlight())
-		assert.Zero(t, g[0].column.Reduce.InFlight())
+		assert.Zero(t, g[0].ops.Column().Gather.InFlight())
+		assert.Zero(t, g[0].ops.Column().Reduce.InFlight())
 	})
 }
 
@@ -181,8 +181,8 @@ func TestAllreduceIsPostedWholly(t *testing.T) {
 		}
 		works = append(works, w)
 	}
-	require.Equal(t, engine.MaxQueued/7*7, g[0].column.Gather.InFlight())
-	require.Equal(t, engine.MaxQueued/7*6, g[0].column.Reduce.InFlight())
+	require.Equal(t, engine.MaxQueued/7*7, g[0].ops.Column().Gather.InFlight())
+	require.Equal(t, engine.MaxQueued/7*6, g[0].ops.Column().Reduce.InFlight())
 	require.NoError(t, g[0].Close()) // its end is theirs
 	for _, w := range works {
 		var f *Fault
@@ -194,7 +194,7 @@ func TestAllreduceIsPostedWholly(t *testing.T) {
 func TestAllreduceRefusedHalfway(t *testing.T) {
 	g := world(t, 2, func(s *config.Settings) { s.Fabric = "shm" })
 	boom := errors.New("the reduce lane has failed")
-	g[0].column.Reduce.Fail(boom)
+	g[0].ops.Column().Reduce.Fail(boom)
 	buf := make([]byte, 4*team.AllreduceBytes)
 	systest.Eventually(t, func() bool { // its agent has seen that
 		w, err := g[0].StartReduceScatter(buf[:8], make([]byte, 4), reduce.I32, reduce.Sum, 0)
@@ -208,11 +208,11 @@ func TestAllreduceRefusedHalfway(t *testing.T) {
 	w, err := g[0].StartAllreduce(buf, buf, reduce.I32, reduce.Sum, 0)
 	require.NoError(t, err)
 	require.False(t, isDone(w), "rank 1 has called nothing yet")
-	require.Equal(t, 1, g[0].column.Gather.InFlight())
+	require.Equal(t, 1, g[0].ops.Column().Gather.InFlight())
 	_, err = g[1].StartAllreduce(bytes.Clone(buf), make([]byte, len(buf)), reduce.I32, reduce.Sum, 0)
 	require.NoError(t, err)
 	require.ErrorIs(t, w.Wait(context.Background()), boom)
-	require.Zero(t, g[0].column.Gather.InFlight())
+	require.Zero(t, g[0].ops.Column().Gather.InFlight())
 }
 
 func isDone(w *Work) bool {
@@ -231,15 +231,15 @@ func TestAllreduceFailureLeavesBuffers(t *testing.T) {
 	w, err := g[0].StartAllreduce(buf, buf, reduce.I32, reduce.Sum, 0)
 	require.NoError(t, err)
 	boom := errors.New("the gather lane has failed")
-	g[0].column.Gather.Fail(boom)
+	g[0].ops.Column().Gather.Fail(boom)
 	systest.Eventually(t, func() bool {
-		g[0].column.Lanes[overlap.Gather].Nudge()
-		return g[0].column.Gather.InFlight() == 0
+		g[0].ops.Column().Lanes[overlap.Gather].Nudge()
+		return g[0].ops.Column().Gather.InFlight() == 0
 	})
 	require.False(t, isDone(w), "the reduce lane still reads send")
 	g[0].mesh.Report(&Fault{Kind: Dead, Rank: 0, Text: boom.Error()}) // which ends the other lane
 	require.ErrorIs(t, w.Wait(context.Background()), boom)
-	require.Zero(t, g[0].column.Reduce.InFlight())
+	require.Zero(t, g[0].ops.Column().Reduce.InFlight())
 }
 
 // TestRanksDisagreeAboutAnAllreduce: every rank gets the error.

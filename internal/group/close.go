@@ -47,9 +47,9 @@ func (g *Group) left(rank int, posted mesh.Posted) {
 			g.leaving.departed[lane].Store(&departure{rank, posted[lane]})
 		}
 	}
-	started := g.started
+	ops := g.ops
 	g.mu.Unlock()
-	if started {
+	if ops != nil {
 		g.checkDeparted(overlap.Gather)
 		g.checkDeparted(overlap.Reduce)
 	}

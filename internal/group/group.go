@@ -45,20 +45,17 @@ type Group struct {
 	clock   engine.Clock // of all lanes
 
 	// These are there once the fabric is open.
-	ops       *hierarchy.Operations
-	column    *hierarchy.Level // of the ranks that the network joins
-	region    hostnet.Region   // of memory that the ranks of this host share; nil: there is none
+	mu        sync.Mutex
+	ops       *hierarchy.Operations // guarded by mu while the group joins; nil until there are engines
+	region    hostnet.Region        // of memory that the ranks of this host share; nil: there is none
 	link      *fabrics.SendingLink
 	registers fabric.Registers // is for the user's memory; nil: nothing is registered
 	free      func() error     // frees the resources that both fabrics share
 	iface     string           // of multicast; empty for shared memory
-	unicast   bool             // multicast did not reach all ranks when they joined
 
 	staged  atomic.Pointer[staging.Copier] // operations on device memory; nil: there were none
 	life    context.Context                // ends with the group
 	end     context.CancelCauseFunc
-	mu      sync.Mutex
-	started bool // there are engines; guarded by mu
 	leaving leaving
 }
 
@@ -162,7 +159,7 @@ func (g *Group) Waited(c overlap.Class) overlap.Account { return g.ops.Waited(c)
 
 // Multicast reports whether multicast was to reach all ranks when they joined, which all of them know
 // alike. It does not change; Info says how Allgathers travel now.
-func (g *Group) Multicast() bool { return !g.unicast }
+func (g *Group) Multicast() bool { return g.monitor.Multicast() }
 
 // Info returns what the group is now.
 func (g *Group) Info() monitor.Info { return g.monitor.Info() }

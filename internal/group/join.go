@@ -164,10 +164,10 @@ func (g *Group) failed(f *Fault) {
 	g.monitor.TakeTrace(f)
 	g.end(f)
 	g.mu.Lock()
-	started := g.started
+	ops := g.ops
 	g.mu.Unlock()
-	if started {
-		g.ops.Fail(f)
+	if ops != nil {
+		ops.Fail(f)
 	}
 }
 
@@ -184,7 +184,7 @@ func (g *Group) start(c *fabrics.Opened) error {
 		return fmt.Errorf("MCAST_SIMD=%s: %w", s.SIMD, err)
 	}
 	t := c.Gather.Traits()
-	g.link, g.registers, g.iface, g.unicast = c.Link, c.Registers, c.Interface, c.Travels.By == fabrics.Unicast
+	g.link, g.registers, g.iface = c.Link, c.Registers, c.Interface
 	info := monitor.Info{
 		Rank: a.Rank, Size: a.Size, Fabric: t.Name, Reason: a.Reason, Interface: c.Interface,
 		Address: a.Addrs[a.Rank].Addr().String(), Rails: append([]string{}, c.Rails...),
@@ -211,7 +211,7 @@ func (g *Group) start(c *fabrics.Opened) error {
 			Rank: a.Column.Own, Size: a.Column.Size(), Ring: a.Ring, Chunk: t.Chunk, Lossless: t.Lossless, Window: c.Window,
 			Chains: a.SendersAtOnce(c.Window), Subgroups: a.Subgroups(), Eager: min(s.Eager, arenaBytes), Arena: arenaBytes,
 			EagerChunks: eagerChunks, Reads: t.Reads,
-			Cutoff: a.Cutoff(g.peers.Network.Cores()), Reorder: reorder, Deaf: g.unicast,
+			Cutoff: a.Cutoff(g.peers.Network.Cores()), Reorder: reorder, Deaf: c.Travels.By == fabrics.Unicast,
 		},
 		Job: a.ColumnJob(), Fabric: c.Gather, Clock: g.clock,
 		Broken:   g.brokenAmong(&a.Column),
@@ -229,18 +229,17 @@ func (g *Group) start(c *fabrics.Opened) error {
 		Broken:   g.reduceBrokenAmong(&a.Column),
 		Trace:    g.monitor.Traced("reduce", &a.Column),
 	})
-	g.column = hierarchy.NewLevel(&a.Column, gather, sums)
 	levels := hierarchy.Config{
-		Plan: a, Column: g.column, Shared: c.Shared, Life: g.life, Log: g.log, Report: g.mesh.Report, Warn: g.monitor.Warn,
+		Plan: a, Column: hierarchy.NewLevel(&a.Column, gather, sums), Shared: c.Shared, Life: g.life, Log: g.log, Report: g.mesh.Report, Warn: g.monitor.Warn,
 		Posted: g.checkDeparted,
 	}
 	if g.region = c.Region; g.region != nil {
 		levels.Node = g.newNode(g.region)
 	}
-	g.ops = hierarchy.New(levels)
-	g.monitor.Opened(g.ops, c, info)
+	ops := hierarchy.New(levels)
+	g.monitor.Opened(ops, c, info)
 	g.mu.Lock()
-	g.started = true
+	g.ops = ops
 	g.mu.Unlock()
 	return nil
 }

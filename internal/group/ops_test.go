@@ -347,7 +347,7 @@ func TestWaitHonoursItsContext(t *testing.T) {
 // TestLocalFault has the fabric of a rank fail: it did not lose itself.
 func TestLocalFault(t *testing.T) {
 	g := assemble(t, 2, func(s *config.Settings) { s.Fabric = "udp" })
-	g[0].column.Gather.Broken(0, errors.New("network is down"))
+	g[0].ops.Column().Gather.Broken(0, errors.New("network is down"))
 	for r := range g {
 		err := g[r].Barrier()
 		var f *Fault

@@ -59,7 +59,7 @@ func TestOutage(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			count := func() (n uint64) {
 				for _, g := range g {
-					_, s := g.column.Gather.Stats()
+					_, s := g.ops.Column().Gather.Stats()
 					n += c.count(s)
 				}
 				return n

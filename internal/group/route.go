@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/torch-mcast/torch-mcast/internal/engine"
 	"github.com/torch-mcast/torch-mcast/internal/fabrics"
 	"github.com/torch-mcast/torch-mcast/internal/monitor"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
@@ -45,6 +46,9 @@ func newRouteDriver(g *Group, open func(context.Context) (fabric.Streams, error)
 		}),
 	}
 }
+
+// lane is the engine whose Reduce-Scatters the route is of. It is there before the goroutine begins.
+func (d *routeDriver) lane() *engine.Reduce { return d.ops.Column().Reduce }
 
 // run is the goroutine. An error ends the group.
 func (d *routeDriver) run() {
@@ -118,7 +122,7 @@ func (d *routeDriver) attempted(a *attempt) route.Event {
 	if a.session != nil {
 		d.watched = a
 	}
-	return route.Joined{Operations: d.column.Reduce.Stats().Switched}
+	return route.Joined{Operations: d.lane().Stats().Switched}
 }
 
 // lost says, once, that the switch is lost.
@@ -142,7 +146,7 @@ func (d *routeDriver) inCalls(said *session.Error) (text string, between *collec
 	ranks := said.Between.Ranks
 	own := slices.Index(ranks[:], d.plan.Rank)
 	var called string
-	if own < 0 || d.column.Reduce.Do(d.life, func() { called = d.column.Reduce.Called() }) != nil || called == "" {
+	if own < 0 || d.lane().Do(d.life, func() { called = d.lane().Called() }) != nil || called == "" {
 		return said.Text, said.Between
 	}
 	steps := strings.TrimPrefix(said.Text, "ranks disagree: ")
@@ -194,25 +198,25 @@ func (d *routeDriver) steer(o route.Order) (route.Event, error) {
 	switch o := o.(type) {
 	case route.Begin:
 		if o.Switched {
-			return nil, d.handOver(func(u *reducescatter.SwitchConn) { d.column.Reduce.Begin(o.Epoch, u, nil) })
+			return nil, d.handOver(func(u *reducescatter.SwitchConn) { d.lane().Begin(o.Epoch, u, nil) })
 		}
-		return nil, d.column.Reduce.Do(d.life, func() { d.column.Reduce.Begin(o.Epoch, nil, d.streams) })
+		return nil, d.lane().Do(d.life, func() { d.lane().Begin(o.Epoch, nil, d.streams) })
 	case route.Use:
-		return nil, d.handOver(d.column.Reduce.Join)
+		return nil, d.handOver(d.lane().Join)
 	case route.Stop:
 		d.watched = nil
 		var record []byte
 		var left *reducescatter.SwitchConn
-		err := d.column.Reduce.Do(d.life, func() { record, left = d.column.Reduce.Stop(o.Epoch) })
+		err := d.lane().Do(d.life, func() { record, left = d.lane().Stop(o.Epoch) })
 		if left != nil {
 			_ = left.Close() // the error is about a switch that nobody uses any more
 		}
 		return route.Stopped{Record: record}, err
 	case route.Resume:
 		var err error
-		e := d.column.Reduce.Do(d.life,
-			func() { err = d.column.Reduce.Resume(team.Pick(&d.plan.Column, o.Records), d.streams) })
-		return route.Resumed{Operations: d.column.Reduce.Stats().Switched},
+		e := d.lane().Do(d.life,
+			func() { err = d.lane().Resume(team.Pick(&d.plan.Column, o.Records), d.streams) })
+		return route.Resumed{Operations: d.lane().Stats().Switched},
 			errors.Join(e, fabrics.InRanks(&d.plan.Column, err))
 	}
 	panic(fmt.Sprintf("group: %T is no order to the engine", o))
@@ -222,7 +226,7 @@ func (d *routeDriver) steer(o route.Order) (route.Event, error) {
 func (d *routeDriver) handOver(to func(*reducescatter.SwitchConn)) error {
 	var err error
 	if a := d.last; a.conn != nil {
-		err = d.column.Reduce.Do(d.life, func() { to(a.conn) })
+		err = d.lane().Do(d.life, func() { to(a.conn) })
 	}
 	if err == nil {
 		d.last = nil

@@ -15,11 +15,6 @@ type entry struct {
 	begun bool            // summed counts its beginning, when the step before it ends
 }
 
-// admit returns why no operation may begin. o.posting is held.
-func (o *Operations) admit() error {
-	return o.shut
-}
-
 // begin notes that an operation begins.
 func (o *Operations) begin(e *entry) {
 	if !e.begun {
@@ -37,8 +32,8 @@ func (o *Operations) book(e *entry, w *engine.Work) {
 // post has a lane of the column take an operation that is one step. submit hands the operation to the lane and has
 // ended called at its end; ended then calls done, if that is not nil. o.posting is held.
 func (o *Operations) post(e entry, done func(), submit func(ended func()) (*engine.Work, error)) (*Work, error) {
-	if err := o.admit(); err != nil {
-		return nil, err
+	if o.shut != nil {
+		return nil, o.shut
 	}
 	o.begin(&e)
 	class := e.class

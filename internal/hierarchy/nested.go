@@ -110,8 +110,8 @@ type outline struct {
 
 // compose begins an operation. posting is held for writing until it is whole: see work.
 func (n *nested) compose(o outline) (*composed, error) {
-	if err := n.admit(); err != nil {
-		return nil, err
+	if n.shut != nil {
+		return nil, n.shut
 	}
 	if !o.piece.segment && n.full(o.class, o.steps) {
 		return nil, engine.ErrBusy

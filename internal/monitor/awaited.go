@@ -31,7 +31,7 @@ func (a *Awaited) Sum() time.Duration {
 // Awaited returns which ranks were waited for, and for what, since Join.
 func (m *Monitor) Awaited() []Awaited {
 	all := make([]Awaited, m.plan.Size)
-	for _, l := range m.levels() {
+	for _, l := range m.ops.Levels() {
 		addAwaited(all, l)
 	}
 	some := all[:0]

@@ -94,6 +94,9 @@ func (m *Monitor) Info() Info {
 	return i
 }
 
+// Multicast reports whether multicast was to reach all ranks when they joined.
+func (m *Monitor) Multicast() bool { return m.travels.By != fabrics.Unicast }
+
 // sources are what the counters are read from, as internal/api says.
 type sources struct {
 	gather               multicast.Stats

@@ -107,5 +107,3 @@ func (m *Monitor) Withdraw() {
 
 // Wait waits until nothing watches any more, after the end of the group's life.
 func (m *Monitor) Wait() { m.watchers.Wait() }
-
-func (m *Monitor) levels() []*hierarchy.Level { return m.ops.Levels() }

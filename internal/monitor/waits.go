@@ -68,7 +68,7 @@ func (m *Monitor) Waiting() []Waiting {
 
 // lanesToWatch are those of all levels.
 func (m *Monitor) lanesToWatch() (waits []wait) {
-	for _, l := range m.levels() {
+	for _, l := range m.ops.Levels() {
 		waits = append(waits, wait{lane: l.Gather, among: l.Members}, wait{lane: l.Reduce, among: l.Members})
 	}
 	for i, t := range m.traces { // made in the same order
