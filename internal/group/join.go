@@ -230,7 +230,8 @@ func (g *Group) start(c *fabrics.Opened) error {
 		Trace:    g.monitor.Traced("reduce", &a.Column),
 	})
 	levels := hierarchy.Config{
-		Plan: a, Column: hierarchy.NewLevel(&a.Column, gather, sums), Shared: c.Shared, Life: g.life, Log: g.log, Report: g.mesh.Report, Warn: g.monitor.Warn,
+		Plan: a, Column: hierarchy.NewLevel(&a.Column, gather, sums), Shared: c.Shared, Life: g.life, Log: g.log,
+		Report: g.mesh.Report, Warn: g.monitor.Warn,
 		Posted: g.checkDeparted,
 	}
 	if g.region = c.Region; g.region != nil {
