@@ -409,6 +409,12 @@ struct mcast_stats {
 	uint64_t chunks_read;
 	/* Bytes of the chunks in chunks_read. */
 	uint64_t chunks_read_bytes;
+	/* Sends, receives, all-to-alls, gathers and scatters posted. */
+	uint64_t message_ops;
+	/* Bytes of messages sent to other ranks, headers included. */
+	uint64_t message_sent_bytes;
+	/* Bytes of messages received from other ranks, headers included. */
+	uint64_t message_received_bytes;
 };
 /* END counters */
 int mcast_stats(int64_t group, struct mcast_stats *stats, char *err, size_t errlen);

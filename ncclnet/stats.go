@@ -60,4 +60,7 @@ func copyStats(to *C.struct_mcast_stats, s *monitor.Stats) {
 	to.registrations_refused = C.uint64_t(s.RegistrationsRefused)
 	to.chunks_read = C.uint64_t(s.ChunksRead)
 	to.chunks_read_bytes = C.uint64_t(s.ChunksReadBytes)
+	to.message_ops = C.uint64_t(s.MessageOps)
+	to.message_sent_bytes = C.uint64_t(s.MessageSentBytes)
+	to.message_received_bytes = C.uint64_t(s.MessageReceivedBytes)
 }

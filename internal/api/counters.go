@@ -38,6 +38,7 @@ const (
 	gather Group = "Allgather, Broadcast and Barrier"
 	reduce Group = "Reduce-Scatter and Reduce"
 	both   Group = "Both at once"
+	single Group = "Messages from rank to rank"
 	losses Group = "Losses and repairs"
 	node   Group = "The switch"
 	host   Group = "This host"
@@ -45,7 +46,7 @@ const (
 )
 
 // Groups returns the groups, in the order of the reference.
-func Groups() []Group { return []Group{gather, reduce, both, losses, node, host, gpu} }
+func Groups() []Group { return []Group{gather, reduce, both, single, losses, node, host, gpu} }
 
 // Counters returns the table, in the order of struct mcast_stats.
 func Counters() []Counter { return counters }
@@ -256,5 +257,14 @@ var counters = []Counter{
 			"has failed."},
 	{"chunks_read_bytes", bytes, losses, "s.fabric.ReadBytes",
 		"Bytes of the chunks in chunks_read.",
+		"Normal."},
+	{"message_ops", operations, single, "s.messages.Ops",
+		"Sends, receives, all-to-alls, gathers and scatters posted.",
+		"Normal."},
+	{"message_sent_bytes", bytes, single, "s.messages.SentBytes",
+		"Bytes of messages sent to other ranks, headers included.",
+		"Normal."},
+	{"message_received_bytes", bytes, single, "s.messages.ReceivedBytes",
+		"Bytes of messages received from other ranks, headers included.",
 		"Normal."},
 }

@@ -50,6 +50,8 @@ func callersOf(a *team.Plan) (all []caller) {
 	if a.Connects() {
 		lower(wire.PurposeControl, a.Neighbours())
 		lower(wire.PurposeStream, a.Others())
+		all := team.Everyone(a.Rank, a.Size)
+		lower(wire.PurposeMessage, all.Others())
 	}
 	return all
 }
@@ -151,7 +153,7 @@ func (l *Listener) dial(ctx context.Context, a *team.Plan, purpose wire.Purpose,
 	switch purpose {
 	case wire.PurposeMesh:
 		d.Segment = smallSegment // what the path carries is found out over it
-	case wire.PurposeStream:
+	case wire.PurposeStream, wire.PurposeMessage:
 		limit = mesh.StallFor(a.Settings.Timeout)
 	}
 	failing, over := ctx, func() {} // failing ends when the path has failed for the limit

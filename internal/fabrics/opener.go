@@ -39,7 +39,8 @@ type Opened struct {
 	Travels   Travel
 	Peers     []Peer
 	Unheard   [][2]int                                      // ranks, from and to, between which multicast does not pass
-	Streams   func(context.Context) (fabric.Streams, error) // opened when first needed
+	Streams   func(context.Context) (fabric.Streams, error) // of reductions; opened when first needed
+	Messages  func(context.Context) (fabric.Streams, error) // between all ranks; opened when first needed
 	Interface string
 	Rails     []string       // further interfaces
 	Region    hostnet.Region // of this rank's node; nil: there are no nodes

@@ -96,6 +96,7 @@ func (p *Opener) openProbed(ctx context.Context, by hostnet.Datagrams, o *udp.Op
 		return nil, err
 	}
 	peers := peersOf(p.Plan, paths, p.Listener.Network, conns)
+	whole := *o
 	narrowToColumn(p.Plan, o)
 	ring := topology.Graph{Rank: o.Rank, Size: o.Size, Order: topology.NewOrder(p.Plan.Ring)}
 	o.Left, o.Right = ring.Left(), ring.Right()
@@ -116,12 +117,12 @@ func (p *Opener) openProbed(ctx context.Context, by hostnet.Datagrams, o *udp.Op
 	if p.Plan.Settings.Loss > 0 {
 		gather = fault.Lossy(gather, p.Plan.Settings.Loss, p.Plan.Settings.LossSeed+uint64(p.Plan.Rank))
 	}
-	openStreamsOn := p.Listener.Network.Streams
-	// else connections are sealed, and memory is not written from afar
-	if on, ok := by.(hostnet.Streamer); ok && !o.Seals.Keyed() {
-		openStreamsOn = func(s *tcp.Options, conns map[int]net.Conn) (fabric.Streams, error) {
-			return on.StreamsOn(o, s, conns)
+	streamsOn := func(o *udp.Options) streamOpener {
+		// else connections are sealed, and memory is not written from afar
+		if on, ok := by.(hostnet.Streamer); ok && !o.Seals.Keyed() {
+			return func(s *tcp.Options, conns map[int]net.Conn) (fabric.Streams, error) { return on.StreamsOn(o, s, conns) }
 		}
+		return p.Listener.Network.Streams
 	}
 	link, alone := openLink(p.Listener.Network, o.Interface)
 	return &Opened{
@@ -130,7 +131,13 @@ func (p *Opener) openProbed(ctx context.Context, by hostnet.Datagrams, o *udp.Op
 		Travels:   travels,
 		Peers:     peers,
 		Unheard:   paths.unheardPairs,
-		Streams:   func(ctx context.Context) (fabric.Streams, error) { return p.openStreams(ctx, openStreamsOn) },
+		Streams: func(ctx context.Context) (fabric.Streams, error) {
+			return p.openStreams(ctx, streamsOn(o), wire.PurposeStream, &p.Plan.Column, "reductions")
+		},
+		Messages: func(ctx context.Context) (fabric.Streams, error) {
+			everyone := team.Everyone(p.Plan.Rank, p.Plan.Size)
+			return p.openStreams(ctx, streamsOn(&whole), wire.PurposeMessage, &everyone, "messages")
+		},
 		Interface: o.Interface.Name,
 		Rails:     p.Plan.Settings.Interfaces()[min(1, len(p.Plan.Settings.Interfaces())):],
 		Link:      link,
@@ -216,23 +223,25 @@ func (p *Opener) fitToPaths(o *udp.Options, paths *probed) (found []Warning, err
 	return found, nil
 }
 
-// openStreams connects this rank to the others of its column for Reduce-Scatter, and opens streams over the
-// connections. It waits for ranks that have not connected yet until ctx, the life of the group, ends: the mesh finds
-// the dead ones.
+// streamOpener opens streams over connections.
+type streamOpener func(*tcp.Options, map[int]net.Conn) (fabric.Streams, error)
+
+// openStreams connects this rank to others for a purpose, and opens streams over the connections. It waits for ranks
+// that have not connected yet until ctx, the life of the group, ends: the mesh finds the dead ones.
 func (p *Opener) openStreams(
-	ctx context.Context, open func(*tcp.Options, map[int]net.Conn) (fabric.Streams, error),
+	ctx context.Context, open streamOpener, purpose wire.Purpose, m *team.Members, what string,
 ) (fabric.Streams, error) {
-	conns, err := p.Listener.Connect(ctx, p.Plan, wire.PurposeStream, p.Plan.Others())
+	conns, err := p.Listener.Connect(ctx, p.Plan, purpose, m.Others())
 	if err != nil {
 		return nil, err
 	}
 	o := &tcp.Options{
-		Rank: p.Plan.Column.Own, Size: p.Plan.Column.Size(), Stall: mesh.StallFor(p.Plan.Settings.Timeout),
+		Rank: m.Own, Size: m.Size(), Stall: mesh.StallFor(p.Plan.Settings.Timeout),
 		DSCP: p.Plan.Settings.Mark(),
 	}
-	s, err := hostnet.WhenThere(ctx, p.Listener.Log, "reductions", func() (fabric.Streams, error) {
-		s, err := open(o, team.ByPlace(&p.Plan.Column, conns))
-		return s, InRanks(&p.Plan.Column, err)
+	s, err := hostnet.WhenThere(ctx, p.Listener.Log, what, func() (fabric.Streams, error) {
+		s, err := open(o, team.ByPlace(m, conns))
+		return s, InRanks(m, err)
 	})
 	if err != nil {
 		bootstrap.CloseAll(conns)

@@ -121,20 +121,22 @@ func (g *Group) CloseUntil(ctx context.Context) error {
 // leave waits until all ranks leave, or, with its error, until the ctx of a CloseUntil ends.
 func (g *Group) leave() error {
 	if err := g.settle(); err != nil {
-		g.ops.Fail(g.closed())
+		g.fail(g.closed())
 		g.mesh.Report(&Fault{Kind: Left, Rank: g.plan.Rank, Text: "with operations of its own in flight"})
 		return err
 	}
 	idle := g.ops.Shut(g.closed())
+	idle = g.messages.Shut(g.closed()) && idle
 	switch {
 	case g.mesh.Err() != nil:
 		return nil // operations report it
 	case !idle:
-		g.ops.Fail(g.closed())
+		g.fail(g.closed())
 		g.mesh.Report(&Fault{Kind: Left, Rank: g.plan.Rank, Text: "with operations of its own in flight"})
 		return nil
 	}
 	g.mesh.Leave(g.ops.Posts())
+	g.messages.engine.Leave()
 	long := time.NewTimer(g.plan.Settings.Timeout)
 	defer long.Stop()
 	for {
@@ -144,7 +146,7 @@ func (g *Group) leave() error {
 		case <-g.life.Done():
 			return nil
 		case err := <-g.leaving.waitEnded:
-			g.ops.Fail(g.closed())
+			g.fail(g.closed())
 			g.mesh.Report(&Fault{Kind: Left, Rank: g.plan.Rank, Text: "before all ranks did"})
 			return err
 		case <-long.C:
@@ -159,16 +161,17 @@ func (g *Group) release() error {
 	g.monitor.Withdraw() // from now on nobody reads the memory freed below
 	g.mesh.Close()
 	if f := g.mesh.Err(); f != nil {
-		g.ops.Fail(f) // the cause, in case the mesh has not called failed yet
+		g.fail(f) // the cause, in case the mesh has not called failed yet
 	}
-	g.ops.Fail(g.closed())
+	g.fail(g.closed())
 	g.end(g.closed())
 	g.monitor.Wait()
 	for _, l := range g.ops.Levels() {
 		l.Stop()
 	}
+	g.messages.stop()
 	g.peers.Close()
-	err := g.unstage()
+	err := errors.Join(g.unstage(), g.messages.engine.Close())
 	for _, l := range slices.Backward(g.ops.Levels()) {
 		err = errors.Join(err, l.Close())
 	}

@@ -47,6 +47,7 @@ type Group struct {
 	// These are there once the fabric is open.
 	mu        sync.Mutex
 	ops       *hierarchy.Operations // guarded by mu while the group joins; nil until there are engines
+	messages  *messenger            // there once ops is
 	region    hostnet.Region        // of memory that the ranks of this host share; nil: there is none
 	link      *fabrics.SendingLink
 	registers fabric.Registers // is for the user's memory; nil: nothing is registered
@@ -79,6 +80,9 @@ type Output = hierarchy.Output
 func (g *Group) Help() {
 	for _, l := range g.ops.Levels() {
 		l.Help()
+	}
+	if g.messages.engine.InFlight() > 0 {
+		g.messages.lane.Help()
 	}
 }
 

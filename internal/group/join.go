@@ -14,6 +14,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/monitor"
 	"github.com/torch-mcast/torch-mcast/internal/owntime"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/direct"
+	"github.com/torch-mcast/torch-mcast/internal/protocol/exchange"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/multicast"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
@@ -62,7 +63,7 @@ func join(ctx context.Context, e *Endpoint, a *team.Plan) (_ *Group, err error) 
 	}
 	g.free = c.Free
 	if f := g.mesh.Err(); f != nil {
-		g.ops.Fail(f) // it came before there was anything to fail
+		g.fail(f) // it came before there was anything to fail
 	}
 	g.logJoined(time.Since(start))
 	g.monitor.Start()
@@ -167,8 +168,14 @@ func (g *Group) failed(f *Fault) {
 	ops := g.ops
 	g.mu.Unlock()
 	if ops != nil {
-		ops.Fail(f)
+		g.fail(f)
 	}
+}
+
+// fail ends all operations.
+func (g *Group) fail(err error) {
+	g.ops.Fail(err)
+	g.messages.engine.Fail(err)
 }
 
 // start sets up the two lanes over an open fabric.
@@ -237,10 +244,10 @@ func (g *Group) start(c *fabrics.Opened) error {
 	if g.region = c.Region; g.region != nil {
 		levels.Node = g.newNode(g.region)
 	}
-	ops := hierarchy.New(levels)
-	g.monitor.Opened(ops, c, info)
+	ops, messages := hierarchy.New(levels), g.newMessenger(c.Messages)
+	g.monitor.Opened(ops, messages.engine, c, info)
 	g.mu.Lock()
-	g.ops = ops
+	g.ops, g.messages = ops, messages
 	g.mu.Unlock()
 	return nil
 }
@@ -255,16 +262,19 @@ func (g *Group) brokenAmong(m *team.Members) func(index int, err error) {
 	}
 }
 
-// reduceBrokenAmong is reduceBroken for a reduce lane of some ranks.
+// reduceBrokenAmong is laneBroken for a reduce lane of some ranks.
 func (g *Group) reduceBrokenAmong(m *team.Members) func(err error) {
-	return func(err error) { g.reduceBroken(fabrics.InRanks(m, err)) }
+	return func(err error) { g.laneBroken(fabrics.InRanks(m, err)) }
 }
 
-// reduceBroken is broken for the reduce lane.
-func (g *Group) reduceBroken(err error) {
+// laneBroken is broken for a lane over streams.
+func (g *Group) laneBroken(err error) {
+	var amidst *exchange.LeftError
 	var lost *direct.BrokenError
 	var absent *bootstrap.AbsentError
 	switch {
+	case errors.As(err, &amidst):
+		g.mesh.Report(g.leftAmidst(amidst))
 	case errors.As(err, &lost):
 		g.broken(lost.Rank, lost)
 	case errors.As(err, &absent):

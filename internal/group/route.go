@@ -54,7 +54,7 @@ func (d *routeDriver) lane() *engine.Reduce { return d.ops.Column().Reduce }
 func (d *routeDriver) run() {
 	err := d.drive()
 	if err != nil && d.life.Err() == nil {
-		d.reduceBroken(err)
+		d.laneBroken(err)
 	}
 	if d.cancel != nil {
 		d.cancel()

@@ -15,6 +15,9 @@ type Work struct {
 	before []*Work // earlier steps on another lane, which a wait drives first
 }
 
+// NewWork returns an operation of a lane that is none of a level's.
+func NewWork(w *engine.Work, lane *overlap.Lane) *Work { return &Work{Work: w, lane: lane} }
+
 // Wait waits until the operation is done and returns its outcome, or until
 // ctx ends and returns its error; the operation then goes on.
 func (w *Work) Wait(ctx context.Context) error {

@@ -9,13 +9,14 @@ import (
 
 // Region is memory that ranks of a host share, as one of them sees it.
 type Region interface {
-	// Gather and Streams return the fabrics that the region is, always the same ones.
+	// Gather, Streams and Messages return the fabrics that the region is, always the same ones.
 	Gather() fabric.Gather
-	Streams() fabric.Streams
+	Streams() fabric.Streams  // of reductions
+	Messages() fabric.Streams // of messages from rank to rank
 	// Output hands over the memory for results, nil if there is none, and what gives it back, which may
 	// be called after Close.
 	Output() (mem []byte, free func() error)
-	// Close closes both fabrics.
+	// Close closes all fabrics.
 	Close() error
 }
 
@@ -62,3 +63,6 @@ func (r kernelRegion) Gather() fabric.Gather { return r.Region.Gather() }
 
 // Streams implements Region.
 func (r kernelRegion) Streams() fabric.Streams { return r.Region.Streams() }
+
+// Messages implements Region.
+func (r kernelRegion) Messages() fabric.Streams { return r.Region.Messages() }

@@ -6,6 +6,7 @@
 //     with the same error, one that names the rank at fault;
 //   - passes on notices of what concerns all and is no fault (Notify);
 //   - agrees on what all must do alike (Agree);
+//   - has all connect for messages once one needs it (Connect);
 //   - tells what each rank says of itself to the one that asks (Ask).
 //
 // It is independent of the data path, which may be busy, and of the fabric.
@@ -39,10 +40,11 @@ const (
 	piece // of records; more of them follow
 	ask
 	answer
+	connect
 )
 
-// Version is the version of the frames: from 2 on a fault has fields.
-const Version = 2
+// Version is the version of the frames: from 2 on a fault has fields, from 3 on there is connect.
+const Version = 3
 
 const (
 	frameHead  = 8
@@ -79,6 +81,7 @@ type Mesh struct {
 	latest     Notice
 	noticed    chan struct{} // replaced with every notice
 	asks       asks
+	connecting connecting
 	making     sync.Mutex // of a page
 	closing    bool
 	wg         sync.WaitGroup
@@ -371,6 +374,8 @@ func (m *Mesh) handle(e *edge, kind, round byte, rank int, payload []byte) error
 		if len(payload) >= 4 {
 			m.spreadNotice(Notice{binary.BigEndian.Uint32(payload), rank, string(payload[4:])})
 		}
+	case connect:
+		m.Connect()
 	case ask:
 		if len(payload) == askSize {
 			m.ask(asked{number: binary.BigEndian.Uint64(payload), back: e}, int(payload[askSize-1]))

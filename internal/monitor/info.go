@@ -107,6 +107,7 @@ type sources struct {
 	fallbacks            uint64
 	warnings             []string
 	device               staging.Stats
+	messages             engine.ExchangeStats
 
 	gatherWaits, reduceWaits        overlap.Account
 	gatherBusy, reduceBusy, overlap time.Duration
@@ -122,7 +123,7 @@ func (m *Monitor) Stats() Stats {
 	}
 	s.gather, s.fabric = m.ops.Column().Gather.Stats()
 	s.calls = m.ops.Counts(hierarchy.Ended{Gathered: s.gather.Done, Switched: s.reduce.Switched, Direct: s.reduce.Direct})
-	s.device = m.device()
+	s.device, s.messages = m.device(), m.messages.Stats()
 	s.gatherBusy, s.reduceBusy, s.overlap = m.ops.Busy()
 	return s.stats()
 }

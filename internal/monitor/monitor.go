@@ -44,9 +44,10 @@ type Monitor struct {
 	traceTo string // MCAST_TRACE
 
 	// These are there once the fabric is open.
-	ops     *hierarchy.Operations
-	info    Info
-	travels fabrics.Travel // how Allgathers travelled when the group was joined
+	ops      *hierarchy.Operations
+	messages *engine.Exchange
+	info     Info
+	travels  fabrics.Travel // how Allgathers travelled when the group was joined
 
 	route    atomic.Pointer[Route]
 	counters counters
@@ -75,8 +76,8 @@ func New(c Config) *Monitor {
 }
 
 // Opened tells of what the group is, once its fabric is open.
-func (m *Monitor) Opened(ops *hierarchy.Operations, c *fabrics.Opened, info Info) {
-	m.plan, m.ops, m.info, m.travels = c.Plan, ops, info, c.Travels
+func (m *Monitor) Opened(ops *hierarchy.Operations, messages *engine.Exchange, c *fabrics.Opened, info Info) {
+	m.plan, m.ops, m.messages, m.info, m.travels = c.Plan, ops, messages, info, c.Travels
 	for _, w := range c.Warnings {
 		m.warnings.add(w.Cause, w.Text) // the group logs its notes when it has joined
 	}

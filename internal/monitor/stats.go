@@ -196,6 +196,13 @@ type Stats struct {
 	ChunksRead uint64
 	// ChunksReadBytes (bytes): Bytes of the chunks in ChunksRead. Normal.
 	ChunksReadBytes uint64
+	// MessageOps (operations): Sends, receives, all-to-alls, gathers and scatters posted. Normal.
+	MessageOps uint64
+	// MessageSentBytes (bytes): Bytes of messages sent to other ranks, headers included. Normal.
+	MessageSentBytes uint64
+	// MessageReceivedBytes (bytes): Bytes of messages received from other ranks, headers included.
+	// Normal.
+	MessageReceivedBytes uint64
 }
 
 // each calls f with every counter by its name; what counts time does so in nanoseconds.
@@ -251,6 +258,9 @@ func (s *Stats) each(f func(name string, value uint64)) {
 	f("registrations_refused", s.RegistrationsRefused)
 	f("chunks_read", s.ChunksRead)
 	f("chunks_read_bytes", s.ChunksReadBytes)
+	f("message_ops", s.MessageOps)
+	f("message_sent_bytes", s.MessageSentBytes)
+	f("message_received_bytes", s.MessageReceivedBytes)
 }
 
 // stats returns the counters that s holds.
@@ -307,5 +317,8 @@ func (s *sources) stats() Stats {
 		RegistrationsRefused: s.refusedRegistrations,
 		ChunksRead:           s.fabric.ReadChunks,
 		ChunksReadBytes:      s.fabric.ReadBytes,
+		MessageOps:           s.messages.Ops,
+		MessageSentBytes:     s.messages.SentBytes,
+		MessageReceivedBytes: s.messages.ReceivedBytes,
 	}
 }

@@ -71,6 +71,8 @@ func (m *Monitor) lanesToWatch() (waits []wait) {
 	for _, l := range m.ops.Levels() {
 		waits = append(waits, wait{lane: l.Gather, among: l.Members}, wait{lane: l.Reduce, among: l.Members})
 	}
+	everyone := team.Everyone(m.plan.Rank, m.plan.Size)
+	waits = append(waits, wait{lane: m.messages, among: &everyone})
 	for i, t := range m.traces { // made in the same order
 		waits[i].trace = t
 	}

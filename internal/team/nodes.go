@@ -36,8 +36,8 @@ func Everyone(rank, size int) Members {
 // Size is how many they are.
 func (m *Members) Size() int { return len(m.Ranks) }
 
-// others are all but this one.
-func (m *Members) others() []int {
+// Others are all but this one.
+func (m *Members) Others() []int {
 	return slices.Concat(m.Ranks[:m.Own], m.Ranks[m.Own+1:])
 }
 

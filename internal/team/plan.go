@@ -327,7 +327,7 @@ func overNetwork(fabric string) bool { return fabric == "udp" || fabric == "verb
 func (a *Plan) Connects() bool { return overNetwork(a.Fabric) }
 
 // Others are the ranks that this one shares streams with.
-func (a *Plan) Others() []int { return a.Column.others() }
+func (a *Plan) Others() []int { return a.Column.Others() }
 
 // Subgroups is how many there are: as many as asked for, and one for each interface.
 func (a *Plan) Subgroups() int { return max(a.Settings.Subgroups, len(a.Rails[a.Rank])+1) }

@@ -192,6 +192,13 @@ type Stats struct {
 	ChunksRead uint64
 	// ChunksReadBytes (bytes): Bytes of the chunks in ChunksRead. Normal.
 	ChunksReadBytes uint64
+	// MessageOps (operations): Sends, receives, all-to-alls, gathers and scatters posted. Normal.
+	MessageOps uint64
+	// MessageSentBytes (bytes): Bytes of messages sent to other ranks, headers included. Normal.
+	MessageSentBytes uint64
+	// MessageReceivedBytes (bytes): Bytes of messages received from other ranks, headers included.
+	// Normal.
+	MessageReceivedBytes uint64
 }
 
 // Stats returns the counters.
@@ -250,5 +257,8 @@ func (s Stats) Sub(earlier Stats) Stats {
 	s.RegistrationsRefused -= earlier.RegistrationsRefused
 	s.ChunksRead -= earlier.ChunksRead
 	s.ChunksReadBytes -= earlier.ChunksReadBytes
+	s.MessageOps -= earlier.MessageOps
+	s.MessageSentBytes -= earlier.MessageSentBytes
+	s.MessageReceivedBytes -= earlier.MessageReceivedBytes
 	return s
 }

@@ -154,6 +154,12 @@ class Stats(Readings):
             where the left neighbour has not registered its buffer (mcast_register), and after a
             read has failed.
         chunks_read_bytes (bytes): Bytes of the chunks in chunks_read. Normal.
+        message_ops (operations): Sends, receives, all-to-alls, gathers and scatters posted.
+            Normal.
+        message_sent_bytes (bytes): Bytes of messages sent to other ranks, headers included.
+            Normal.
+        message_received_bytes (bytes): Bytes of messages received from other ranks, headers
+            included. Normal.
     """
 
     units: ClassVar[dict[str, dict[str, str]]] = {
@@ -188,6 +194,11 @@ class Stats(Readings):
         },
         "Both at once": {
             "overlap_ns": "ns",
+        },
+        "Messages from rank to rank": {
+            "message_ops": "operations",
+            "message_sent_bytes": "bytes",
+            "message_received_bytes": "bytes",
         },
         "Losses and repairs": {
             "chunks_lost": "chunks",
@@ -275,3 +286,6 @@ class Stats(Readings):
     registrations_refused: int
     chunks_read: int
     chunks_read_bytes: int
+    message_ops: int
+    message_sent_bytes: int
+    message_received_bytes: int

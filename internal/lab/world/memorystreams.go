@@ -11,6 +11,7 @@ type memoryStreams struct {
 	sleeper
 	copier
 	*share
+	set   int    // reductions or messages
 	seen  []int  // bytes of each stream that were there when Peek or Sleep last looked
 	full  []bool // the last Send was refused in part
 	stats fabric.Stats
@@ -29,9 +30,9 @@ type piece struct {
 	at  time.Time
 }
 
-func newMemoryStreams(s *share) *memoryStreams {
+func newMemoryStreams(s *share, set int) *memoryStreams {
 	return &memoryStreams{
-		sleeper: newSleeper(s.rank), share: s, seen: make([]int, s.lay.Size), full: make([]bool, s.lay.Size),
+		sleeper: newSleeper(s.rank), share: s, set: set, seen: make([]int, s.lay.Size), full: make([]bool, s.lay.Size),
 	}
 }
 
@@ -48,7 +49,7 @@ func (p *pipe) look(now time.Time) int {
 func (t *memoryStreams) Send(to int, b []byte) (sent int) {
 	t.host.world.mu.Lock()
 	defer t.host.world.mu.Unlock()
-	p := &t.pipes[t.member][to]
+	p := &t.pipes[t.set][t.member][to]
 	if p.ring == nil {
 		p.ring = make([]byte, min(t.lay.Stream, streamRoom))
 	}
@@ -64,7 +65,7 @@ func (t *memoryStreams) Send(to int, b []byte) (sent int) {
 	if t.full[to] = sent < len(b); sent > 0 {
 		p.copying = append(p.copying, piece{p.head, t.copied(sent)})
 		t.stats.SentBytes += uint64(sent)
-		if peer := t.shares[to].streams; peer != nil {
+		if peer := t.shares[to].streams[t.set]; peer != nil {
 			peer.ring()
 		}
 	}
@@ -75,7 +76,7 @@ func (t *memoryStreams) Send(to int, b []byte) (sent int) {
 func (t *memoryStreams) Peek(from, most int) []byte {
 	t.host.world.mu.Lock()
 	defer t.host.world.mu.Unlock()
-	p := &t.pipes[from][t.member]
+	p := &t.pipes[t.set][from][t.member]
 	if p.ring == nil || t.still() {
 		return nil
 	}
@@ -91,9 +92,9 @@ func (t *memoryStreams) Consume(from, n int) {
 	}
 	t.host.world.mu.Lock()
 	defer t.host.world.mu.Unlock()
-	t.pipes[from][t.member].tail += n
+	t.pipes[t.set][from][t.member].tail += n
 	t.stats.ReceivedBytes += uint64(n)
-	if peer := t.shares[from].streams; peer != nil && peer.full[t.member] {
+	if peer := t.shares[from].streams[t.set]; peer != nil && peer.full[t.member] {
 		peer.ring()
 	}
 }
@@ -113,7 +114,7 @@ func (t *memoryStreams) Sleep(d time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for from := range t.seen {
-		t.seen[from] = t.pipes[from][t.member].look(time.Now())
+		t.seen[from] = t.pipes[t.set][from][t.member].look(time.Now())
 	}
 }
 
@@ -121,12 +122,12 @@ func (t *memoryStreams) Sleep(d time.Duration) {
 // looked at, or room for some that were refused.
 func (t *memoryStreams) soonest(now time.Time, most time.Duration) time.Duration {
 	for peer := range t.seen {
-		if in := &t.pipes[peer][t.member]; in.look(now) != t.seen[peer] {
+		if in := &t.pipes[t.set][peer][t.member]; in.look(now) != t.seen[peer] {
 			return 0
 		} else if len(in.copying) > 0 {
 			most = min(most, in.copying[0].at.Sub(now))
 		}
-		if out := &t.pipes[t.member][peer]; t.full[peer] && out.head-out.tail < len(out.ring) {
+		if out := &t.pipes[t.set][t.member][peer]; t.full[peer] && out.head-out.tail < len(out.ring) {
 			t.full[peer] = false
 			return 0
 		}

@@ -44,11 +44,11 @@ var unjudged = edit{
 var bugs = []bug{
 	{
 		name: "B1: a live rank that is late at its first reduction is declared dead", file: "fabrics/openudp.go",
-		old: `	conns, err := p.Listener.Connect(ctx, p.Plan, wire.PurposeStream, p.Plan.Others())
+		old: `	conns, err := p.Listener.Connect(ctx, p.Plan, purpose, m.Others())
 `,
 		new: `	ctx, cancel := context.WithTimeout(ctx, p.Plan.Settings.Timeout)
 	defer cancel()
-	conns, err := p.Listener.Connect(ctx, p.Plan, wire.PurposeStream, p.Plan.Others())
+	conns, err := p.Listener.Connect(ctx, p.Plan, purpose, m.Others())
 `,
 	},
 	{

@@ -28,12 +28,12 @@ type region struct {
 	job, key uint64
 	lay      shm.Layout
 	address  string
-	over     bool    // nobody is served any more
-	shares   []share // by member
-	left     int     // members that do not have it yet
-	rings    []slots // by writer
-	boxes    [][]box // by writer and reader
-	pipes    [][]pipe
+	over     bool        // nobody is served any more
+	shares   []share     // by member
+	left     int         // members that do not have it yet
+	rings    []slots     // by writer
+	boxes    [][]box     // by writer and reader
+	pipes    [2][][]pipe // of reductions and of messages, by writer and reader
 	output   []byte
 }
 
@@ -43,7 +43,7 @@ type share struct {
 	rank    *Host // the rank that has this share; nil: none has yet
 	member  int
 	gather  *memoryGather
-	streams *memoryStreams
+	streams [2]*memoryStreams // of reductions and of messages
 }
 
 var _ hostnet.Region = (*share)(nil)
@@ -76,10 +76,16 @@ func (h *Host) ServeRegion(ctx context.Context, job, key uint64, lay shm.Layout)
 		output: make([]byte, lay.Output),
 	}
 	r.shares, r.rings = make([]share, lay.Size), make([]slots, lay.Size)
-	r.boxes, r.pipes = make([][]box, lay.Size), make([][]pipe, lay.Size)
+	r.boxes = make([][]box, lay.Size)
+	for set := range r.pipes {
+		r.pipes[set] = make([][]pipe, lay.Size)
+	}
 	for i := range lay.Size {
 		r.rings[i].tails = make([]int, lay.Size)
-		r.boxes[i], r.pipes[i] = make([]box, lay.Size), make([]pipe, lay.Size)
+		r.boxes[i] = make([]box, lay.Size)
+		for set := range r.pipes {
+			r.pipes[set][i] = make([]pipe, lay.Size)
+		}
 	}
 	h.regions[r.address] = r
 	context.AfterFunc(ctx, func() {
@@ -163,7 +169,7 @@ func (c *regionClient) Attach(ctx context.Context) (hostnet.Region, error) {
 		return nil, fmt.Errorf("shm: no descriptor is left for the region: %w", syscall.EMFILE)
 	}
 	s := &r.shares[c.member]
-	s.gather, s.streams = newMemoryGather(s), newMemoryStreams(s)
+	s.gather, s.streams = newMemoryGather(s), [2]*memoryStreams{newMemoryStreams(s, 0), newMemoryStreams(s, 1)}
 	return s, nil
 }
 
@@ -174,7 +180,10 @@ func (c *regionClient) Close() {}
 func (s *share) Gather() fabric.Gather { return s.gather }
 
 // Streams implements hostnet.Region.
-func (s *share) Streams() fabric.Streams { return s.streams }
+func (s *share) Streams() fabric.Streams { return s.streams[0] }
+
+// Messages implements hostnet.Region.
+func (s *share) Messages() fabric.Streams { return s.streams[1] }
 
 // Output implements hostnet.Region.
 func (s *share) Output() ([]byte, func() error) {

@@ -83,7 +83,7 @@ func (e *end) push(b []byte, fin bool) {
 	var h wire.Hello
 	if e.flow == Meeting && len(b) == wire.HelloSize && h.Get(b) == nil {
 		e.flow = map[wire.Purpose]Flow{
-			wire.PurposeMesh: Mesh, wire.PurposeControl: Control, wire.PurposeStream: Stream,
+			wire.PurposeMesh: Mesh, wire.PurposeControl: Control, wire.PurposeStream: Stream, wire.PurposeMessage: Stream,
 		}[h.Purpose]
 	}
 	e.queue = append(e.queue, segment{data: b, fin: fin})

@@ -19,6 +19,8 @@ const (
 	PurposeControl
 	// PurposeStream carries the bytes of a direct Reduce-Scatter.
 	PurposeStream
+	// PurposeMessage carries messages from rank to rank.
+	PurposeMessage
 	purposeEnd
 )
 

@@ -195,6 +195,14 @@ type Streams interface {
 	Close() error
 }
 
+// Reader is Streams that can put what comes straight to where it belongs.
+type Reader interface {
+	Streams
+	// Read moves bytes that have arrived from a rank, and were not consumed yet, to b, and consumes them. It returns how
+	// many they were; 0: there are none.
+	Read(from int, b []byte) int
+}
+
 // Sleeper is how an idle agent waits for a fabric.
 type Sleeper interface {
 	// Sleep blocks until something arrived, or room became free for something

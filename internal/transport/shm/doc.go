@@ -7,12 +7,12 @@
 // frees it with the last process that maps it, however that process ended.
 //
 //	page 0      header: magic, version, job, layout
-//	bells       two a rank: gather and streams; a word to sleep on and a flag
+//	bells       one a rank of the gather: a word to sleep on and a flag
 //	rings       one a rank: head, one tail a reader
 //	mailboxes   one for each edge of the circulant graph
 //	slots       of the rings: header, length, chunk
-//	streams     one for each ordered pair of ranks: head, tail
-//	bytes       of the streams
+//	reductions  streams: a bell a rank; head and tail of each ordered pair of ranks; their bytes
+//	messages    streams, likewise
 //
 // Every counter is a cumulative 64-bit position in a cache line of its own and
 // has one writer. What other processes wrote is checked before it is used as

@@ -53,8 +53,8 @@ func FuzzRegion(f *testing.F) {
 	f.Add(poke(p.rings+2*line, 1<<63))
 	f.Add(poke(p.boxes, 3))
 	f.Add(poke(p.boxes+line, entries+1))
-	f.Add(poke(p.streams+size*2*line, page+1))
-	f.Add(poke(p.streams+2*line+line, 9))
+	f.Add(poke(p.streams[reductions].positions+size*2*line, page+1))
+	f.Add(poke(p.streams[reductions].positions+2*line+line, 9))
 	f.Fuzz(func(t *testing.T, script []byte) {
 		fd, err := create(testJob, lay)
 		require.NoError(t, err)

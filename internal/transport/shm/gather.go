@@ -60,7 +60,7 @@ func newGather(w *Region) *Gather {
 	l, p, size := w.lay, w.lay.places(), w.lay.Size
 	g := &Gather{win: w, bells: make([]doorbell, size), rings: make([]readRing, size), broken: make([]error, size)}
 	for r := range size {
-		g.bells[r] = newDoorbell(w.mem, p.bells+r*2*line)
+		g.bells[r] = newDoorbell(w.mem, p.bells+r*line)
 		at := p.rings + r*l.ringBytes()
 		s := slots{
 			mem: w.mem[p.slots+r*l.Slots*l.slotBytes():][:l.Slots*l.slotBytes()], chunk: l.Chunk, stride: l.slotBytes(),

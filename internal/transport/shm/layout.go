@@ -33,7 +33,7 @@ type Layout struct {
 }
 
 // DefaultLayout returns the geometry for a number of ranks: rings and streams that stay in cache
-// for a few ranks, and a region that stays below about 350 MiB for MaxSize of them.
+// for a few ranks, and a region that stays below about 620 MiB for MaxSize of them.
 func DefaultLayout(size int) Layout {
 	const total = 64 << 20 // bytes to aim at, for the rings and for the streams
 	l := Layout{Size: size, Chunk: 128 << 10, Slots: 8, Stream: 256 << 10}
@@ -73,19 +73,36 @@ func (l Layout) Check() error {
 // Bytes returns how much memory a region of this layout takes, without its Output.
 func (l Layout) Bytes() int { return l.places().end }
 
+// The sets of streams: of reductions, and of messages from rank to rank.
+const (
+	reductions = iota
+	messages
+	sets
+)
+
+// streamPlaces are the offsets of a set of streams, in bytes.
+type streamPlaces struct{ bells, positions, bytes int }
+
 // places are the offsets of the parts of a region, in bytes.
 type places struct {
-	bells, rings, boxes, slots, streams, bytes, end int
+	bells, rings, boxes, slots, end int
+	streams                         [sets]streamPlaces
 }
 
 func (l Layout) places() (p places) {
 	p.bells = page
-	p.rings = p.bells + l.Size*2*line
+	p.rings = p.bells + l.Size*line
 	p.boxes = p.rings + l.Size*l.ringBytes()
 	p.slots = p.boxes + l.Size*len(topology.Distances(l.Size))*mailboxBytes
-	p.streams = p.slots + l.Size*l.Slots*l.slotBytes()
-	p.bytes = roundUp(p.streams+l.Size*l.Size*2*line, page)
-	p.end = p.bytes + l.Size*(l.Size-1)*l.Stream
+	at := p.slots + l.Size*l.Slots*l.slotBytes()
+	for set := range p.streams {
+		s := &p.streams[set]
+		s.bells = at
+		s.positions = s.bells + l.Size*line
+		s.bytes = roundUp(s.positions+l.Size*l.Size*2*line, page)
+		at = s.bytes + l.Size*(l.Size-1)*l.Stream
+	}
+	p.end = at
 	return p
 }
 

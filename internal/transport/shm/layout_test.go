@@ -1,6 +1,7 @@
 package shm
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -32,9 +33,9 @@ func TestDefaultLayoutIsBounded(t *testing.T) {
 	for size := 1; size <= MaxSize; size++ {
 		l := DefaultLayout(size)
 		assert.NoError(t, l.Check(), "%d ranks", size)
-		assert.LessOrEqual(t, l.Bytes(), 350<<20, "%d ranks", size)
+		assert.LessOrEqual(t, l.Bytes(), 620<<20, "%d ranks", size)
 	}
-	assert.LessOrEqual(t, DefaultLayout(4).Bytes(), 8<<20)
+	assert.LessOrEqual(t, DefaultLayout(4).Bytes(), 11<<20)
 }
 
 // TestRegions hands out every counter, box, slot and stream of a region and
@@ -52,11 +53,14 @@ func TestRegions(t *testing.T) {
 				owner[at] = what
 			}
 		}
-		claim("bells", p.bells, p.bells+2*size*line)
+		claim("bells", p.bells, p.bells+size*line)
 		claim("rings", p.rings, p.rings+size*l.ringBytes())
 		claim("boxes", p.boxes, p.boxes+size*len(topology.Distances(size))*mailboxBytes)
 		claim("slots", p.slots, p.slots+size*l.Slots*l.slotBytes())
-		claim("streams", p.streams, p.streams+size*size*2*line)
-		claim("bytes", p.bytes, p.bytes+size*(size-1)*l.Stream)
+		for set, s := range p.streams {
+			claim(fmt.Sprint("bells of streams ", set), s.bells, s.bells+size*line)
+			claim(fmt.Sprint("positions of streams ", set), s.positions, s.positions+size*size*2*line)
+			claim(fmt.Sprint("bytes of streams ", set), s.bytes, s.bytes+size*(size-1)*l.Stream)
+		}
 	}
 }

@@ -21,7 +21,7 @@ import (
 //	40  output   u64
 const (
 	magic   = 0x6d6873747361636d
-	version = 1
+	version = 2
 
 	headBytes = 48
 )
@@ -35,7 +35,7 @@ type Region struct {
 	mem  []byte
 
 	gather  *Gather
-	streams *Streams
+	streams [sets]*Streams
 	output  []byte // until somebody takes it
 
 	mu   sync.Mutex // guards mem's life against Wake
@@ -45,8 +45,11 @@ type Region struct {
 // Gather returns the region's multicast fabric, always the same one.
 func (w *Region) Gather() *Gather { return w.gather }
 
-// Streams returns the region's streams, always the same ones.
-func (w *Region) Streams() *Streams { return w.streams }
+// Streams returns the region's streams for reductions, always the same ones.
+func (w *Region) Streams() *Streams { return w.streams[reductions] }
+
+// Messages returns the region's streams for messages from rank to rank, always the same ones.
+func (w *Region) Messages() *Streams { return w.streams[messages] }
 
 // Output hands over the memory for results, if there is any, and what gives it back: that may be
 // called after Close, and is up to the first caller.
@@ -55,10 +58,10 @@ func (w *Region) Output() (mem []byte, free func() error) {
 	return mem, func() error { return unmap(mem) }
 }
 
-// Close closes both fabrics. The memory goes when both are closed, that for results if nobody has taken it.
+// Close closes all fabrics. The memory goes when all are closed, that for results if nobody has taken it.
 func (w *Region) Close() error {
 	mem, free := w.Output()
-	err := errors.Join(w.gather.Close(), w.streams.Close())
+	err := errors.Join(w.gather.Close(), w.Streams().Close(), w.Messages().Close())
 	if mem != nil {
 		err = errors.Join(err, free())
 	}
@@ -161,9 +164,11 @@ func open(fd int, job uint64, rank, size int) (*Region, error) {
 			return nil, errors.Join(err, unix.Munmap(mem))
 		}
 	}
-	w := &Region{lay: lay, rank: rank, mem: mem, output: output, open: 2}
+	w := &Region{lay: lay, rank: rank, mem: mem, output: output, open: 1 + sets}
 	w.gather = newGather(w)
-	w.streams = newStreams(w)
+	for set := range w.streams {
+		w.streams[set] = newStreams(w, set)
+	}
 	return w, nil
 }
 
@@ -207,7 +212,7 @@ func readHeader(mem []byte, job uint64, bytes int) (lay Layout, err error) {
 	return lay, nil
 }
 
-// release unmaps the memory when the second fabric is closed.
+// release unmaps the memory when the last fabric is closed.
 func (w *Region) release(closed *bool) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -49,7 +49,7 @@ func TestOpenRefusesWhatIsNoWindow(t *testing.T) {
 		{plain, 2, "its size is not sealed"},
 		{empty, 2, "it has 0 bytes"},
 		{patched(0, 'x'), 2, "magic "},
-		{patched(8, 9), 2, "version 9, this rank has 1"},
+		{patched(8, 9), 2, "version 9, this rank has 2"},
 		{patched(16, 0), 2, "this rank is in 0x1122334455667788"},
 		{patched(28, 0), 2, "shm: slots of a ring: 0, allowed are 1 to 1024"},
 		{patched(33, 0x20), 2, "bytes, its header says"},

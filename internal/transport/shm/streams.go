@@ -50,14 +50,14 @@ type inStream struct {
 	seen uint64 // head when Peek or Sleep last looked
 }
 
-func newStreams(w *Region) *Streams {
-	l, p, size := w.lay, w.lay.places(), w.lay.Size
+func newStreams(w *Region, set int) *Streams {
+	l, p, size := w.lay, w.lay.places().streams[set], w.lay.Size
 	s := &Streams{
 		win: w, bells: make([]doorbell, size), out: make([]outStream, size), in: make([]inStream, size),
 		broken: make([]error, size),
 	}
 	pair := func(from, to int) stream {
-		words := p.streams + (from*size+to)*2*line
+		words := p.positions + (from*size+to)*2*line
 		i := from*(size-1) + to
 		if to > from {
 			i--
@@ -67,7 +67,7 @@ func newStreams(w *Region) *Streams {
 		}
 	}
 	for r := range size {
-		s.bells[r] = newDoorbell(w.mem, p.bells+(r*2+1)*line)
+		s.bells[r] = newDoorbell(w.mem, p.bells+r*line)
 		if r != w.rank {
 			s.out[r].stream = pair(w.rank, r)
 			s.in[r].stream = pair(r, w.rank)

@@ -47,6 +47,13 @@ func (s *stream) fill() int {
 	if len(room) == 0 {
 		return 0
 	}
+	n := s.receive(room)
+	s.received += uint64(n)
+	return n
+}
+
+// receive reads from the kernel, and returns how many bytes came.
+func (s *stream) receive(room []byte) int {
 	n, err := s.line.Receive(room)
 	switch {
 	case errors.Is(err, unix.EAGAIN):
@@ -59,7 +66,6 @@ func (s *stream) fill() int {
 		s.fail(io.EOF)
 		return 0
 	}
-	s.received += uint64(n)
 	if n < len(room) {
 		s.readable = s.ending
 	}

@@ -24,7 +24,7 @@ type Options struct {
 	DSCP  int // of sent packets, see sys.Mark
 }
 
-// Streams is one rank's end of the fabric. It implements fabric.Streams.
+// Streams is one rank's end of the fabric. It implements fabric.Reader.
 type Streams struct {
 	poller  *sys.Poller
 	streams []*stream // by rank; nil for this one
@@ -36,7 +36,7 @@ type Streams struct {
 	syscalls, sentBytes, receivedBytes atomic.Uint64
 }
 
-var _ fabric.Streams = (*Streams)(nil)
+var _ fabric.Reader = (*Streams)(nil)
 
 // Open takes over the connections: it leaves o.Conns empty. It needs a poller's descriptors and one
 // more. After an error o.Conns has all of them still, some as sys.Taken, to open again with or to
@@ -120,6 +120,28 @@ func (t *Streams) Peek(from, limit int) []byte {
 		b = s.buffered()
 	}
 	return b[:min(len(b), limit)]
+}
+
+// Read implements fabric.Reader.
+func (t *Streams) Read(from int, b []byte) int {
+	s := t.streams[from]
+	if ready := s.buffered(); len(ready) > 0 {
+		n := copy(b, ready)
+		s.consumed += uint64(n)
+		return n
+	}
+	if !s.readable {
+		t.miss()
+	}
+	if !s.readable {
+		return 0
+	}
+	t.syscalls.Add(1)
+	n := s.receive(b)
+	s.received += uint64(n)
+	s.consumed += uint64(n)
+	t.receivedBytes.Add(uint64(n))
+	return n
 }
 
 // Consume implements fabric.Streams.
