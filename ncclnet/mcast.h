@@ -166,6 +166,29 @@ int mcast_allreduce(int64_t group, const void *send, void *recv, size_t count,
 	int dtype, int op, double factor, int64_t *work, char *err, size_t errlen);
 int mcast_barrier(int64_t group, int64_t *work, char *err, size_t errlen);
 
+/* Messages from rank to rank. A send is done when a receive of the other rank has matched it and all bytes are on their
+ * way; a receive when they are there. Receives are matched in the order of posting, with messages of the same tag in
+ * the order of sending; MCAST_ANY_SOURCE takes one from any rank. A message may be shorter than the receive's memory;
+ * a longer one ends the group with MCAST_E_MISMATCH. Memory of the host only. */
+enum { MCAST_ANY_SOURCE = -1 };
+int mcast_send(int64_t group, const void *buf, size_t bytes, int to, uint64_t tag,
+	int64_t *work, char *err, size_t errlen);
+int mcast_recv(int64_t group, void *buf, size_t bytes, int from, uint64_t tag,
+	int64_t *work, char *err, size_t errlen);
+/* mcast_source says which rank has sent the message of a receive that is done, and how many bytes. */
+int mcast_source(int64_t work, int *rank, size_t *bytes, char *err, size_t errlen);
+/* Three collectives are made of such messages, and form an order of their own.
+ * All-to-all: rank r gets sent[r] bytes of send, and received[r] bytes of recv come from it, in rank order without
+ * gaps. Both arrays have an entry for each rank. */
+int mcast_all_to_all(int64_t group, const void *send, void *recv, const size_t *sent, const size_t *received,
+	int64_t *work, char *err, size_t errlen);
+/* Gather of the ranks' bytes into size*bytes of root's recv, and Scatter of size*bytes of root's send. The other
+ * ranks' recv of the one, and send of the other, is not looked at. The root's own part may lie in its place. */
+int mcast_gather(int64_t group, const void *send, void *recv, size_t bytes, int root,
+	int64_t *work, char *err, size_t errlen);
+int mcast_scatter(int64_t group, const void *send, void *recv, size_t bytes, int root,
+	int64_t *work, char *err, size_t errlen);
+
 /* The same on memory of a CUDA device: addresses are the device's, and an operation has its place in the
  * order of the device's commands. Its input is read, and its output written, after the commands that the stream
  * has queued before the call. The call does not wait for the device, as long as the driver's queue has room, nor does

@@ -115,6 +115,53 @@ int mcast_barrier(int64_t group, int64_t *work, char *err, size_t errlen)
 	return goBarrier(group, work, err, errlen);
 }
 
+int mcast_send(int64_t group, const void *buf, size_t bytes, int to, uint64_t tag,
+	int64_t *work, char *err, size_t errlen)
+{
+	if (mcast_forked())
+		return mcast_forked_text(err, errlen);
+	return goSend(group, (void *)buf, bytes, to, tag, work, err, errlen);
+}
+
+int mcast_recv(int64_t group, void *buf, size_t bytes, int from, uint64_t tag,
+	int64_t *work, char *err, size_t errlen)
+{
+	if (mcast_forked())
+		return mcast_forked_text(err, errlen);
+	return goRecv(group, buf, bytes, from, tag, work, err, errlen);
+}
+
+int mcast_source(int64_t work, int *rank, size_t *bytes, char *err, size_t errlen)
+{
+	if (mcast_forked())
+		return mcast_forked_text(err, errlen);
+	return goSource(work, rank, bytes, err, errlen);
+}
+
+int mcast_all_to_all(int64_t group, const void *send, void *recv, const size_t *sent, const size_t *received,
+	int64_t *work, char *err, size_t errlen)
+{
+	if (mcast_forked())
+		return mcast_forked_text(err, errlen);
+	return goAllToAll(group, (void *)send, recv, (size_t *)sent, (size_t *)received, work, err, errlen);
+}
+
+int mcast_gather(int64_t group, const void *send, void *recv, size_t bytes, int root,
+	int64_t *work, char *err, size_t errlen)
+{
+	if (mcast_forked())
+		return mcast_forked_text(err, errlen);
+	return goGather(group, (void *)send, recv, bytes, root, work, err, errlen);
+}
+
+int mcast_scatter(int64_t group, const void *send, void *recv, size_t bytes, int root,
+	int64_t *work, char *err, size_t errlen)
+{
+	if (mcast_forked())
+		return mcast_forked_text(err, errlen);
+	return goScatter(group, (void *)send, recv, bytes, root, work, err, errlen);
+}
+
 int mcast_device_allgather(int64_t group, const struct mcast_stream *at, uint64_t send, uint64_t recv, size_t bytes,
 	int64_t *work, char *err, size_t errlen)
 {

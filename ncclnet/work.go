@@ -16,6 +16,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/group"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
 	"github.com/torch-mcast/torch-mcast/internal/staging"
+	"github.com/torch-mcast/torch-mcast/pkg/overlap"
 )
 
 // pending is what can be waited for: an operation, or a group that is being left.
@@ -197,7 +198,7 @@ func goAccount(work C.int64_t, ns *C.uint64_t, e *C.char, n C.size_t) C.int {
 		if err != nil {
 			return err
 		}
-		kept, ok := w.(*group.Work)
+		kept, ok := w.(interface{ Account() overlap.Account })
 		if !ok {
 			return argument("mcast_account: none is kept of this work")
 		}

@@ -114,6 +114,12 @@ _SIGNATURES: dict[str, list[Any]] = {
         c.c_int64, c.c_void_p, c.c_void_p, c.c_size_t, c.c_int, c.c_int, c.c_double, *_WORK,
     ],
     "mcast_barrier": [c.c_int64, *_WORK],
+    "mcast_send": [c.c_int64, c.c_void_p, c.c_size_t, c.c_int, c.c_uint64, *_WORK],
+    "mcast_recv": [c.c_int64, c.c_void_p, c.c_size_t, c.c_int, c.c_uint64, *_WORK],
+    "mcast_source": [c.c_int64, c.POINTER(c.c_int), c.POINTER(c.c_size_t), *_ERR],
+    "mcast_all_to_all": [c.c_int64, c.c_void_p, c.c_void_p, c.c_void_p, c.c_void_p, *_WORK],
+    "mcast_gather": [c.c_int64, c.c_void_p, c.c_void_p, c.c_size_t, c.c_int, *_WORK],
+    "mcast_scatter": [c.c_int64, c.c_void_p, c.c_void_p, c.c_size_t, c.c_int, *_WORK],
     "mcast_device_allgather": [c.c_int64, _AT, c.c_uint64, c.c_uint64, c.c_size_t, *_WORK],
     "mcast_device_broadcast": [c.c_int64, _AT, c.c_uint64, c.c_size_t, c.c_int, *_WORK],
     "mcast_device_reduce_scatter": [
@@ -238,9 +244,7 @@ class Library:
             self._dll.mcast_abi.argtypes = []
             abi = self._dll.mcast_abi()
         except AttributeError as e:
-            raise errors.LibraryError(
-                f"{path} is not the library that torch_mcast needs ({e}): {_REMEDY}"
-            ) from e
+            raise errors.LibraryError(f"{path} is not the library that torch_mcast needs ({e}): {_REMEDY}") from e
         if abi != _ABI:
             raise errors.LibraryError(f"{path} has MCAST_ABI {abi}, torch_mcast needs {_ABI}: {_REMEDY}")
 
@@ -286,7 +290,7 @@ class Library:
         """Start an Allgather of nbytes a rank, at: on a GPU; return the work."""
         return self._start("allgather", at, group, send, recv, nbytes)
 
-    def _start(self, name: str, at: StreamStruct | None, group: int, *args: float) -> int:
+    def _start(self, name: str, at: StreamStruct | None, group: int, *args: Any) -> int:
         s = _scratch
         if at is None:
             start = getattr(self._dll, f"mcast_{name}")
@@ -372,6 +376,33 @@ class Library:
         s = _scratch
         self._check(self._dll.mcast_barrier(group, s.handle_ref, s.err, _ERROR_BYTES))
         return s.handle.value
+
+    def send(self, group: int, buf: int, nbytes: int, to: int, tag: int) -> int:
+        """Start a send to a rank; return the work."""
+        return self._start("send", None, group, buf, nbytes, to, tag)
+
+    def recv(self, group: int, buf: int, nbytes: int, source: int, tag: int) -> int:
+        """Start a receive of nbytes at most from a rank, -1: from any; return the work."""
+        return self._start("recv", None, group, buf, nbytes, source, tag)
+
+    def source(self, work: int) -> int:
+        """Return which rank has sent the message of a receive that is done."""
+        rank, nbytes = c.c_int(), c.c_size_t()
+        self._check(self._dll.mcast_source(work, c.byref(rank), c.byref(nbytes), _scratch.err, _ERROR_BYTES))
+        return rank.value
+
+    def all_to_all(self, group: int, send: int, recv: int, sent: list[int], received: list[int]) -> int:
+        """Start an all-to-all of so many bytes to each rank, and from each; return the work."""
+        sizes = c.c_size_t * len(sent)
+        return self._start("all_to_all", None, group, send, recv, sizes(*sent), sizes(*received))
+
+    def gather(self, group: int, send: int, recv: int, nbytes: int, root: int) -> int:
+        """Start a gather of nbytes a rank; return the work."""
+        return self._start("gather", None, group, send, recv, nbytes, root)
+
+    def scatter(self, group: int, send: int, recv: int, nbytes: int, root: int) -> int:
+        """Start a scatter of nbytes a rank; return the work."""
+        return self._start("scatter", None, group, send, recv, nbytes, root)
 
     def test(self, work: int) -> bool:
         """Say whether a work is done, well or not."""

@@ -7,18 +7,14 @@ begins anything.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from datetime import timedelta
 from typing import Any
 
 import torch
 
-from . import device, errors, profile, reduction, shared
-from ._lib import StreamStruct
+from . import errors, reduction, shared
 from .capabilities import collective
 from .delegate import CopiedWork, GlooBacked, receiving_by_gloo
-from .device import DeviceWork
-from .group import Group, Lane
+from .group import Group
 from .reduction import Reduction
 from .tensor import (
     Finish,
@@ -73,9 +69,7 @@ class Collectives(GlooBacked):
             )
 
     @collective
-    def allgather(
-        self, output_lists: list[list[torch.Tensor]], inputs: list[torch.Tensor], opts: Any
-    ) -> AnyWork:
+    def allgather(self, output_lists: list[list[torch.Tensor]], inputs: list[torch.Tensor], opts: Any) -> AnyWork:
         """Gather each rank's input into the list; shapes may differ from rank to rank."""
         outputs, tensor = only(output_lists, "all_gather"), only(inputs, "all_gather")
         self._check_gather_list(outputs, tensor)
@@ -136,8 +130,7 @@ class Collectives(GlooBacked):
             send = send.clone()
         write(outputs[self.rank()], send)
         works = [
-            self._broadcast(send if root == self.rank() else output, root, opts)
-            for root, output in enumerate(outputs)
+            self._broadcast(send if root == self.rank() else output, root, opts) for root, output in enumerate(outputs)
         ]
         return JoinedWork(works, outputs)
 
@@ -217,9 +210,7 @@ class Collectives(GlooBacked):
             require_reducible("reduce_scatter", (output, opts))
 
     @collective
-    def reduce_scatter(
-        self, outputs: list[torch.Tensor], input_lists: list[list[torch.Tensor]], opts: Any
-    ) -> AnyWork:
+    def reduce_scatter(self, outputs: list[torch.Tensor], input_lists: list[list[torch.Tensor]], opts: Any) -> AnyWork:
         """Reduce a list of size tensors over ranks; each rank gets the tensor of its number."""
         output, inputs = only(outputs, "reduce_scatter"), only(input_lists, "reduce_scatter")
         require_dense(output, *inputs)
@@ -312,9 +303,7 @@ class Collectives(GlooBacked):
         finish = None if memory is tensor else functools.partial(write, tensor, memory)
         return self._allreduce_flat(memory, [tensor], finish, opts)
 
-    def _allreduce_flat(
-        self, memory: torch.Tensor, tensors: list[torch.Tensor], finish: Finish, opts: Any
-    ) -> AnyWork:
+    def _allreduce_flat(self, memory: torch.Tensor, tensors: list[torch.Tensor], finish: Finish, opts: Any) -> AnyWork:
         known = reduction.find(memory.dtype, opts.reduceOp)
         if known is None:
             return CopiedWork(self._gloo.allreduce([memory], opts), tensors, finish)
@@ -330,41 +319,6 @@ class Collectives(GlooBacked):
             finish,
             opts,
         )
-
-    # ---- what all operations share
-
-    def _post(
-        self,
-        operation: str,
-        lane: Lane,
-        start: Callable[[Group, StreamStruct | None], int],
-        details: str,
-        inputs: list[torch.Tensor],
-        outputs: list[torch.Tensor],
-        keep: tuple[torch.Tensor, ...],
-        finish: Finish,
-        opts: Any,
-    ) -> McastWork:
-        group, number, recorder = self.group, self._sequence, self._recorder
-        timeout = opts.timeout if opts is not None and opts.timeout > timedelta(0) else self._timeout
-        name = f"{operation} {details}".rstrip()
-        at = device.place(keep[0], timeout) if keep else None
-        event = profile.begin(operation, self.group_name, lane.name, number, self.size(), inputs, outputs)
-
-        def track(handle: int) -> McastWork:
-            work = (McastWork if at is None else DeviceWork)(
-                group, lane, handle, name, outputs, keep, finish, timeout, number, recorder, event
-            )
-            if isinstance(work, DeviceWork):
-                work.temporaries = device.made_here(keep, [*inputs, *outputs])
-                work.follow_up(keep[0].device)
-            return work
-
-        try:
-            return lane.post(lambda: start(group, at), track)
-        except BaseException:
-            profile.end(event)
-            raise
 
     # Names of torch before the summer of 2026.
     _allgather_base = all_gather_single

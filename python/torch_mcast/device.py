@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import timedelta
+from typing import NamedTuple
 
 import torch
 
@@ -22,15 +24,43 @@ def place(tensor: torch.Tensor, timeout: timedelta) -> _lib.StreamStruct | None:
     """
     if tensor.device.type != "cuda":
         return None
+    refuse_capture()
+    _used.add(tensor.device)
+    stream = torch.cuda.current_stream(tensor.device).cuda_stream
+    limit_ms = max(1, math.ceil(timeout.total_seconds() * 1000))  # 0 would be no limit
+    return _lib.stream_at(tensor.device.index, stream, limit_ms)
+
+
+def refuse_capture() -> None:
+    """Raise an error while the current stream records a CUDA graph."""
     if torch.cuda.is_current_stream_capturing():
         raise errors.ArgumentError(
             "the current stream is recording a CUDA graph, which cannot hold an operation of the host: "
             "run collectives outside of torch.cuda.graph"
         )
-    _used.add(tensor.device)
-    stream = torch.cuda.current_stream(tensor.device).cuda_stream
-    limit_ms = max(1, math.ceil(timeout.total_seconds() * 1000))  # 0 would be no limit
-    return _lib.stream_at(tensor.device.index, stream, limit_ms)
+
+
+class Mark(NamedTuple):
+    """How far the current stream of a device had come."""
+
+    device: torch.device
+    event: torch.cuda.Event
+
+
+def mark(device: torch.device) -> Mark:
+    """Return how far the current stream of a device has come."""
+    refuse_capture()
+    return Mark(device, torch.cuda.current_stream(device).record_event())
+
+
+@contextmanager
+def behind(before: Mark) -> Iterator[None]:
+    """Queue copies behind a mark, on a stream of their own, and wait for their end."""
+    stream = _beside(before.device)
+    stream.wait_event(before.event)
+    with torch.cuda.stream(stream):
+        yield
+    stream.synchronize()
 
 
 def failed() -> bool:

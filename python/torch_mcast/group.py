@@ -185,6 +185,16 @@ class Lane:
                 self._futures = None
 
 
+class MessageLane(Lane):
+    """Sends and receives, which end in any order, and collectives that are made of them."""
+
+    def watch(self, work: Pending) -> None:
+        """Complete the work's future when it is done, by a thread of its own."""
+        futures = Futures()
+        futures.put(work)
+        futures.put(None)
+
+
 class Group:
     """One rank of a communicator. Safe for use by several threads."""
 
@@ -212,6 +222,7 @@ class Group:
         self._lanes: list[Lane] = []
         self.gather, self.reduce = Lane(self._lanes, "gather"), Lane(self._lanes, "reduce")
         self.both = Lane(self._lanes, "both")  # Allreduce, which takes a place in the orders of both
+        self.messages = MessageLane(self._lanes, "messages")
         endpoint, blob = lib.open(rank, size, options)
         try:
             blobs = exchange(blob)
@@ -243,9 +254,7 @@ class Group:
         values["rails"] = tuple(got["rails"] or ())
         values["ring"] = tuple(got["ring"] or ())
         values["unheard"] = tuple((source, to) for source, to in got["unheard"] or ())
-        values["peers"] = tuple(
-            Peer(**{f.name: peer[f.name] for f in fields(Peer)}) for peer in got["peers"] or ()
-        )
+        values["peers"] = tuple(Peer(**{f.name: peer[f.name] for f in fields(Peer)}) for peer in got["peers"] or ())
         return Info(**values)
 
     def stats(self) -> Stats:

@@ -74,6 +74,9 @@ class Operation(Protocol):
     def poll(self) -> bool:
         """Say whether the operation is done, without blocking."""
 
+    def is_success(self) -> bool:
+        """Say whether the operation is done and well, without blocking."""
+
 
 class Recorder:
     """The operations of one group that are not known to be done, by the number that torch records."""
@@ -87,7 +90,7 @@ class Recorder:
         self._late = False
         self._delegated: weakref.WeakKeyDictionary[Work, int] = weakref.WeakKeyDictionary()
         self._exchanges = 0
-        self._exchanged: weakref.WeakKeyDictionary[Work, int] = weakref.WeakKeyDictionary()
+        self._exchanged: weakref.WeakKeyDictionary[Operation, int] = weakref.WeakKeyDictionary()
         # Of the two above: a program may post while torch's debug server looks. Plain dictionaries need none.
         self._lock = threading.Lock()
         self._kept = _buffer_size()
@@ -109,8 +112,8 @@ class Recorder:
             self._newest = number
             self._delegated[work] = number
 
-    def exchanged(self, work: Work) -> None:
-        """Note a send or receive of gloo."""
+    def exchanged(self, work: Operation) -> None:
+        """Note a send or receive."""
         with self._lock:
             self._exchanges += 1
             self._exchanged[work] = self._exchanges
@@ -161,7 +164,7 @@ class Recorder:
         unfinished = {number for work, (number, _) in list(self._posted.items()) if not work.poll()}
         with self._lock:
             delegated, exchanged = list(self._delegated.items()), list(self._exchanged.items())
-        unfinished |= self._failed
+        unfinished |= self._failed - {0}  # which stands for sends and receives
         unfinished.update(n for work, n in delegated if not work.is_success())
         exchanging = {n for work, n in exchanged if not work.is_success()}
         later, later_exchange = self._newest + 1, self._exchanges + 1

@@ -166,14 +166,16 @@ def misplaced(part: torch.Tensor, whole: torch.Tensor, rank: int) -> bool:
 
 
 def flat_view(tensors: list[torch.Tensor]) -> torch.Tensor | None:
-    """Return one tensor over tensors of equal size that lie one after another, or None."""
-    first, step = tensors[0], tensors[0].nbytes
-    for i, t in enumerate(tensors):
+    """Return one tensor over tensors of one type that lie one after another, or None."""
+    first, elements = tensors[0], 0
+    for t in tensors:
         if (
             not plain(t)
+            or t.dtype != first.dtype
             or t.untyped_storage().data_ptr() != first.untyped_storage().data_ptr()
-            or t.data_ptr() != first.data_ptr() + i * step
+            or t.storage_offset() != first.storage_offset() + elements
         ):
             return None
+        elements += t.numel()
     with torch.no_grad():
-        return first.as_strided((len(tensors) * first.numel(),), (1,), first.storage_offset())
+        return first.as_strided((elements,), (1,), first.storage_offset())

@@ -52,7 +52,7 @@ class McastWork(Work):
             keep: tensors with memory that the library reads or writes meanwhile.
             finish: runs once after success: copies from staging to outputs.
             timeout: how long wait() waits unless it is given another.
-            number: of the collective in the group.
+            number: of the collective in the group; 0: it is none.
             recorder: is notified of its end.
             event: in the profiler's trace, to be ended.
         """
@@ -75,7 +75,10 @@ class McastWork(Work):
         self._ended: torch.futures.Future[None] | None = None
         self._notify: Callable[[], None] = _nothing
         self._future: torch.futures.Future[list[torch.Tensor]] | None = None
-        recorder.posted(self, number)
+        if number:
+            recorder.posted(self, number)
+        else:
+            recorder.exchanged(self)
 
     def wait(self, timeout: timedelta = NO_TIMEOUT) -> bool:
         """Block until the operation is done and raise its error, if any.
@@ -235,6 +238,24 @@ class McastWork(Work):
         known = self._recorder.on and _lib.usable()
         self._recorder.completed(self, self._group.lib.account(self._handle) if known else None)
         return False
+
+
+class MessageWork(McastWork):
+    """A send or receive in flight."""
+
+    _source: int | None = None
+
+    def _end(self, error: Exception | None) -> None:
+        if error is None and self._source is None and not self._done and self._outputs:
+            self._source = self._group.lib.source(self._handle)
+        super()._end(error)
+
+    def source_rank(self) -> int:
+        """Return the rank that a receive got its data from."""
+        self.wait()
+        if self._source is None:
+            raise RuntimeError(f"{self._name} has no source rank")
+        return self._source
 
 
 def _nothing() -> None:
