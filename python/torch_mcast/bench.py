@@ -3,7 +3,8 @@
 Bytes count one rank's shard: all_gather_into_tensor has an output of
 ranks x bytes, reduce_scatter_tensor (f32, SUM) an input of ranks x bytes; the
 tensor of all_reduce (f32, SUM; copied to its place first) has that many bytes
-in all. Every result is checked byte for byte, outside of the timed part. Times
+in all; all_to_all_single sends that many to each rank, and with sendrecv each rank
+sends that many to the next. Every result is checked byte for byte, outside of the timed part. Times
 are the slowest rank's; the table gives their median. gloo is a weak peer at large
 sizes (its Reduce-Scatter is an Allreduce and a slice): see the ratio to memcpy.
 """
@@ -32,7 +33,7 @@ from torch.multiprocessing.spawn import spawn
 from .options import Options
 from .registry import info
 
-COLLECTIVES = ("allgather", "reducescatter", "allreduce")
+COLLECTIVES = ("allgather", "reducescatter", "allreduce", "alltoall", "sendrecv")
 FABRICS = ("shm", "udp")
 _SUFFIXES = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 _BUDGET_S = 1.0  # of timed calls, for each row
@@ -289,6 +290,8 @@ class _Case:
             "allgather": (shard, whole),
             "reducescatter": (whole, shard),
             "allreduce": (shard, shard.clone()),
+            "alltoall": (whole, whole.clone()),
+            "sendrecv": (shard, shard.clone()),
         }[collective]
 
     def fill(self, turn: int) -> None:
@@ -303,6 +306,13 @@ class _Case:
             dist.all_gather_into_tensor(self.output, self.input, group=group)
         elif self.collective == "reducescatter":
             dist.reduce_scatter_tensor(self.output, self.input, group=group)
+        elif self.collective == "alltoall":
+            dist.all_to_all_single(self.output, self.input, group=group)
+        elif self.collective == "sendrecv":
+            sent = dist.isend(self.input, (self.rank + 1) % self.ranks, group=group)
+            dist.recv(self.output, (self.rank - 1) % self.ranks, group=group)
+            assert sent is not None
+            sent.wait()
         else:
             self.output.copy_(self.input)
             dist.all_reduce(self.output, group=group)
@@ -317,6 +327,12 @@ class _Case:
         n = self.n
         if self.collective == "allgather":
             parts = [(self.output[r * n : (r + 1) * n], self._of(r, 0, n)) for r in range(self.ranks)]
+        elif self.collective == "alltoall":
+            parts = [
+                (self.output[r * n : (r + 1) * n], self._of(r, self.rank * n, n)) for r in range(self.ranks)
+            ]
+        elif self.collective == "sendrecv":
+            parts = [(self.output, self._of((self.rank - 1) % self.ranks, 0, n))]
         else:
             start = self.rank * n if self.collective == "reducescatter" else 0
             total = torch.zeros(n)
