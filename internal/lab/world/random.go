@@ -47,6 +47,7 @@ func Random(seed uint64) Scenario {
 	s.enlarge(seed)
 	s.share(seed)
 	s.differ(seed)
+	s.exchange(seed)
 	s.pull(seed)
 	if !s.Fit() {
 		panic(fmt.Sprintf("seed %d draws a scenario that cannot be run: %v", seed, &s))
@@ -67,6 +68,19 @@ func (s *Scenario) pull(seed uint64) {
 	d := draw{rand.New(rand.NewPCG(seed, 0x70756c6c))}
 	if d.chance(0.5) {
 		s.Net.Reads, s.Registered, s.Net.Stray = 1+d.IntN(8), 1+d.IntN(s.Net.Ranks), of(d, 0, 0.01, 0.1)
+	}
+}
+
+// exchange has, in a quarter of the seeds, some calls be messages from rank to rank.
+func (s *Scenario) exchange(seed uint64) {
+	d := draw{rand.New(rand.NewPCG(seed, 0x6d736773))}
+	if d.chance(0.75) || len(s.Odds) > 0 {
+		return
+	}
+	for i := range s.Calls {
+		if c := &s.Calls[i]; d.chance(0.4) {
+			*c = Call{Kind: of(d, Shift, AllToAll), Bytes: c.Bytes, Async: c.Async}
+		}
 	}
 }
 

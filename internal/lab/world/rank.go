@@ -221,6 +221,7 @@ func (r *rank) goBack(g *group.Group) {
 type pending struct {
 	step  int
 	work  *group.Work
+	also  *group.Message // a receive beside it; nil: there is none
 	check func() string
 }
 
@@ -282,6 +283,9 @@ func (r *rank) calls(g *group.Group) (closed bool) {
 // wait waits for an operation and reports whether all is well.
 func (r *rank) wait(p *pending) bool {
 	err := p.work.Wait(r.ctx)
+	if err == nil && p.also != nil {
+		err = p.also.Wait(r.ctx)
+	}
 	wrong := ""
 	if err == nil {
 		wrong = p.check()
@@ -361,6 +365,26 @@ func (r *rank) start(g *group.Group, step int, c *Call) (p pending, err error) {
 			return r.s.sumsOfAll(recv, c.Type, step)
 		}
 		p.work, err = g.StartAllreduce(inputs(c.Type, step, r.number, 0, n), recv, c.Type, reduce.Sum, 1)
+	case Shift:
+		to, from := (r.number+1)%size, (r.number+size-1)%size
+		buf := make([]byte, n)
+		p.check = func() string { return differs(buf, func(k int) byte { return given(step, from, k) }) }
+		source := from
+		if step%3 == 0 {
+			source = group.AnySource // no other rank sends here with this tag
+		}
+		if p.also, err = g.StartReceive(buf, source, uint64(step)); err != nil {
+			return p, err
+		}
+		var sent *group.Message
+		if sent, err = g.StartSend(in(make([]byte, n), r.number, 0), to, uint64(step)); err == nil {
+			p.work = sent.Work
+		}
+	case AllToAll:
+		recv := make([]byte, n*size)
+		p.check = func() string { return differs(recv, func(k int) byte { return given(step, k/n, r.number*n+k%n) }) }
+		sizes := slices.Repeat([]int{n}, size)
+		p.work, err = g.StartAllToAll(in(make([]byte, n*size), r.number, 0), recv, sizes, sizes)
 	}
 	if err == nil {
 		p.work.OnDone(func(err error) {

@@ -69,12 +69,17 @@ const (
 	Reduce
 	Allreduce
 	kinds
+	// Shift is a message from each rank to the next, and AllToAll one from each to each. They are not among kinds, since
+	// draws of a kind stay as they were.
+	Shift Kind = iota - 1
+	AllToAll
+	allKinds
 )
 
 // String returns the name.
 func (k Kind) String() string {
-	names := [...]string{"allgather", "broadcast", "barrier", "reduce-scatter", "reduce", "allreduce"}
-	return names[k%kinds]
+	names := [...]string{"allgather", "broadcast", "barrier", "reduce-scatter", "reduce", "allreduce", "shift", "all-to-all"}
+	return names[k%allKinds]
 }
 
 // Call is a collective that all ranks call.
@@ -189,7 +194,7 @@ func (s *Scenario) Fit() bool {
 		if c.Type != reduce.I8 && c.Type != reduce.F32 && c.Type != reduce.BF16 {
 			return false
 		}
-		if c.Kind >= kinds || c.Bytes < 0 || c.Keep < 0 || !rank(c.Root) {
+		if c.Kind >= allKinds || c.Bytes < 0 || c.Keep < 0 || !rank(c.Root) {
 			return false
 		}
 	}
