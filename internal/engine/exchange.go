@@ -144,6 +144,8 @@ func (e *Exchange) Work() bool {
 	if s := e.streams.Load(); s != nil {
 		for d := 1; d < e.cfg.Size; d++ {
 			busy = e.receive(s, (e.cfg.Rank+e.cfg.Size-d)%e.cfg.Size) || busy
+		}
+		for d := 1; d < e.cfg.Size; d++ { // the answers to what has come, too: who waits for them drives no more
 			busy = e.send(s, (e.cfg.Rank+d)%e.cfg.Size) || busy
 		}
 	}

@@ -1,7 +1,8 @@
 // Package exchange carries messages from rank to rank: sends and receives with tags, and collectives that are made of
 // them, such as all-to-all. A sender offers a message, the receiver grants it once a receive is posted that matches,
 // and the bytes go straight to their memory; a grant is the credit for that. A small message comes behind its offer,
-// and is kept where no receive waits. A send is done when the receiver has matched it and all bytes are on their way.
+// and is kept where no receive waits. A send is done when the receiver has matched it and all bytes are on their way; a
+// small part of a collective at once.
 //
 // Receives are matched in posting order with offers of the same rank and tag in their order. Like
 // internal/protocol/multicast it has no clock, socket, goroutine or lock. Its driver, internal/engine, moves the bytes:
@@ -204,7 +205,9 @@ func (c *Comm) hasLeft(rank int) {
 		c.checkLeft(t)
 	}
 	for _, t := range p.offered {
-		c.checkLeft(t)
+		if !t.Done {
+			c.checkLeft(t)
+		}
 	}
 	for _, t := range c.anywhere {
 		c.checkLeft(t)

@@ -86,7 +86,9 @@ func (c *Comm) handle(from int, m *wire.Message) {
 		}
 		delete(p.offered, m.Number)
 		p.held -= len(t.Memory)
-		c.end(t)
+		if !t.Done {
+			c.end(t)
+		}
 	case wire.MessageData:
 		t := p.expected[m.Number]
 		if t == nil || m.Bytes == 0 || m.Bytes > uint64(t.Bytes-t.moved) {

@@ -31,7 +31,9 @@ func (c *Comm) offer(t *Transfer) {
 		p.held += len(t.Memory)
 		p.out.waiting = append(p.out.waiting, t.Memory...)
 	}
-	c.checkLeft(t)
+	if c.checkLeft(t); m.Follows && t.Of != wire.SendReceive {
+		c.end(t) // all that it was to send is copied, and nobody asks of a part whether it was matched
+	}
 }
 
 // Next returns the next bytes of the stream to a rank, or none. They are valid until the next call for that rank.
