@@ -53,6 +53,9 @@ type Exchange struct {
 	connect sync.Once      // Connect was called, or never will be
 	ended   sync.WaitGroup // of it
 	streams atomic.Pointer[streamsBox]
+	begun   bool // these are in use; nil, both: they are plain
+	reader  fabric.Reader
+	puller  fabric.Puller
 	ops     atomic.Uint64
 }
 
@@ -88,6 +91,16 @@ func (e *Exchange) Connect() { e.connect.Do(func() { e.ended.Go(e.cfg.Connect) }
 func (e *Exchange) Open(s fabric.Streams) {
 	e.streams.Store(&streamsBox{s})
 	e.Wake()
+}
+
+// begin looks at streams that have just been opened.
+func (e *Exchange) begin(s *streamsBox) {
+	e.begun = true
+	if e.reader, _ = s.Streams.(fabric.Reader); e.reader == nil {
+		if e.puller, _ = s.Streams.(fabric.Puller); e.puller != nil {
+			e.comm.Share()
+		}
+	}
 }
 
 // Leave says farewell to the other ranks, behind what was posted.
@@ -140,10 +153,16 @@ func (e *Exchange) Work() bool {
 	if e.checkFault() {
 		return false
 	}
+	s := e.streams.Load()
+	if s != nil && !e.begun {
+		e.begin(s)
+	}
 	busy := e.post()
-	if s := e.streams.Load(); s != nil {
+	if s != nil {
 		for d := 1; d < e.cfg.Size; d++ {
-			busy = e.receive(s, (e.cfg.Rank+e.cfg.Size-d)%e.cfg.Size) || busy
+			from := (e.cfg.Rank + e.cfg.Size - d) % e.cfg.Size
+			busy = e.receive(s, from) || busy
+			busy = e.pull(from) || busy
 		}
 		for d := 1; d < e.cfg.Size; d++ { // the answers to what has come, too: who waits for them drives no more
 			busy = e.send(s, (e.cfg.Rank+d)%e.cfg.Size) || busy
@@ -226,11 +245,10 @@ const turn = 256 << 10
 
 // receive takes what has come from a rank.
 func (e *Exchange) receive(s *streamsBox, from int) (busy bool) {
-	reader, _ := s.Streams.(fabric.Reader)
 	for room := turn; room > 0 && e.comm.Err() == nil; {
 		n := 0
-		if into := e.comm.Into(from); reader != nil && len(into) >= directly {
-			if n = reader.Read(from, into); n > 0 {
+		if into := e.comm.Into(from); e.reader != nil && len(into) >= directly {
+			if n = e.reader.Read(from, into); n > 0 {
 				e.comm.Filled(from, n)
 			}
 		} else if b := s.Peek(from, room); len(b) > 0 {
@@ -245,6 +263,19 @@ func (e *Exchange) receive(s *streamsBox, from int) (busy bool) {
 		busy = true
 	}
 	return busy
+}
+
+// pull reads what a rank has offered from its memory.
+func (e *Exchange) pull(from int) bool {
+	if e.puller == nil {
+		return false
+	}
+	address, to := e.comm.ToRead(from)
+	if len(to) == 0 {
+		return false
+	}
+	e.comm.Read(from, e.puller.Pull(from, address, to) == nil)
+	return true
 }
 
 // directly is from how many bytes on a stream is read straight to where they go. Fewer come along with others.

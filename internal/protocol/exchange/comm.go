@@ -39,6 +39,7 @@ type Comm struct {
 	parts    uint64      // collectives that were posted
 	done     []*Transfer
 	leaving  bool
+	lends    bool // others may read this rank's memory
 	err      error
 }
 
@@ -54,6 +55,8 @@ type peer struct {
 	expected map[uint32]*Transfer // receives that were granted
 	early    []*offer             // that no receive has matched, in the order of their coming
 	kept     int                  // bytes of them that came with them
+	reads    bool                 // this rank may read its memory
+	reading  []*Transfer          // receives with bytes that this rank reads there
 	left     bool
 }
 
@@ -74,6 +77,14 @@ func New(rank, size int) *Comm {
 		c.peers[i].offered, c.peers[i].expected = map[uint32]*Transfer{}, map[uint32]*Transfer{}
 	}
 	return c
+}
+
+// Share has ranks read each other's memory, where they can, for what is posted from now on.
+func (c *Comm) Share() {
+	c.lends = true
+	for r := range c.peers {
+		c.peers[r].reads = true
+	}
 }
 
 // Err returns why nothing can go on, or nil: a *direct.BrokenError, a *collective.MismatchError or a *LeftError.
@@ -317,8 +328,12 @@ func (c *Comm) grant(from int, m *wire.Message, t *Transfer) {
 		c.Break(from, errTwice)
 		return
 	}
-	p.expected[m.Number] = t
-	c.tell(from, &wire.Message{Kind: wire.MessageGrant, Number: m.Number})
+	if p.reads && m.Address != 0 {
+		t.address = m.Address
+		p.reading = append(p.reading, t)
+		return
+	}
+	c.ask(from, t)
 }
 
 var errTwice = errors.New("it has offered two messages under one number")

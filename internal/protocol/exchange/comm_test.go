@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
+	"unsafe"
 
 	"github.com/stretchr/testify/require"
 
@@ -20,10 +21,12 @@ type net struct {
 	comms []*Comm
 	pipes [][][]byte // from, to
 	room  int
+	sent  map[uintptr][]byte // by address: what may be read
+	fails float64            // the share of reads that fail
 }
 
 func newNet(t *testing.T, seed uint64, size, room int) *net {
-	n := &net{t: t, r: rand.New(rand.NewPCG(seed, 1)), room: room}
+	n := &net{t: t, r: rand.New(rand.NewPCG(seed, 1)), room: room, sent: map[uintptr][]byte{}}
 	for rank := range size {
 		n.comms = append(n.comms, New(rank, size))
 		n.pipes = append(n.pipes, make([][]byte, size))
@@ -35,6 +38,14 @@ func newNet(t *testing.T, seed uint64, size, room int) *net {
 func (n *net) step() {
 	from, to := n.r.IntN(len(n.comms)), n.r.IntN(len(n.comms))
 	if from == to {
+		return
+	}
+	if address, into := n.comms[to].ToRead(from); len(into) > 0 && n.r.IntN(2) == 0 {
+		well := n.r.Float64() >= n.fails
+		if well {
+			require.Equal(n.t, len(into), copy(into, n.at(address)))
+		}
+		n.comms[to].Read(from, well)
 		return
 	}
 	pipe := &n.pipes[from][to]
@@ -63,6 +74,31 @@ func (n *net) step() {
 	*pipe = (*pipe)[len(b):]
 }
 
+// share has ranks read each other's memory.
+func (n *net) share(fails float64) {
+	n.fails = fails
+	for _, c := range n.comms {
+		c.Share()
+	}
+}
+
+// lend keeps what a rank sends.
+func (n *net) lend(b []byte) []byte {
+	n.sent[uintptr(unsafe.Pointer(unsafe.SliceData(b)))] = b
+	return b
+}
+
+// at returns what lies at an address.
+func (n *net) at(address uintptr) []byte {
+	for from, b := range n.sent {
+		if address >= from && address < from+uintptr(len(b)) {
+			return b[address-from:]
+		}
+	}
+	n.t.Fatalf("nothing was lent at %#x", address)
+	return nil
+}
+
 // run steps until enough reports true.
 func (n *net) run(enough func() bool) {
 	for range 2_000_000 {
@@ -79,7 +115,7 @@ func (n *net) bytes(size int) []byte {
 	for i := range b {
 		b[i] = byte(n.r.Uint32())
 	}
-	return b
+	return n.lend(b)
 }
 
 var sizes = []int{0, 1, 100, Eager, Eager + 1, 3 * Eager, 20 * Eager}
@@ -88,6 +124,9 @@ var sizes = []int{0, 1, 100, Eager, Eager + 1, 3 * Eager, 20 * Eager}
 func TestMessages(t *testing.T) {
 	for seed := range uint64(60) {
 		n := newNet(t, seed, 2+int(seed)%4, 1000+int(seed)*100)
+		if seed%2 == 0 {
+			n.share(float64(seed%3) * 0.1)
+		}
 		size := len(n.comms)
 		left := make([]int, size)
 		var posts [][]*Transfer // by rank, in order
@@ -320,6 +359,7 @@ func FuzzReceived(f *testing.F) {
 		c.Post(&Transfer{Sends: true, Peer: 1, Memory: make([]byte, 3*Eager)})
 		c.Post(&Transfer{Sends: true, Peer: 1, Memory: make([]byte, 10)})
 		c.Post(&Transfer{Peer: 1, Tag: 7, Memory: make([]byte, 100)})
+		c.Share()
 		c.Post(&Transfer{Peer: AnySource, Tag: 1, Memory: make([]byte, 1<<20)})
 		c.Received(1, b)
 		for b := c.Next(1); len(b) > 0; b = c.Next(1) {

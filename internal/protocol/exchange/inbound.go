@@ -85,7 +85,9 @@ func (c *Comm) handle(from int, m *wire.Message) {
 			return
 		}
 		delete(p.offered, m.Number)
-		p.held -= len(t.Memory)
+		if t.came {
+			p.held -= len(t.Memory)
+		}
 		if !t.Done {
 			c.end(t)
 		}

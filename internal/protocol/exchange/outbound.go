@@ -1,6 +1,10 @@
 package exchange
 
-import "github.com/torch-mcast/torch-mcast/internal/protocol/wire"
+import (
+	"unsafe"
+
+	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
+)
 
 // outbound is the stream to a rank: heads, with what comes behind them, and then a piece of a message.
 type outbound struct {
@@ -25,6 +29,10 @@ func (c *Comm) offer(t *Transfer) {
 	m := wire.Message{
 		Kind: wire.MessageOffer, Of: t.Of, Number: t.number, Tag: t.Tag, Bytes: uint64(len(t.Memory)),
 		Follows: len(t.Memory) <= Eager && p.held+len(t.Memory) <= Held,
+	}
+	t.came = m.Follows
+	if c.lends && len(t.Memory) >= Lent {
+		m.Address = uint64(uintptr(unsafe.Pointer(unsafe.SliceData(t.Memory))))
 	}
 	c.tell(t.Peer, &m)
 	if m.Follows {

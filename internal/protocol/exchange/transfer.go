@@ -27,6 +27,8 @@ type Transfer struct {
 	seq     uint64 // receives are matched in the order of posting
 	number  uint32 // of the offer
 	moved   int    // bytes
+	came    bool   // its bytes came behind the offer
+	address uint64 // where they are read from
 }
 
 // matches reports whether a receive waits for an offer of a rank.

@@ -3,7 +3,7 @@ package wire
 import "encoding/binary"
 
 // MessageSize is the length of a Message in bytes.
-const MessageSize = 24
+const MessageSize = 32
 
 // MessageKind says what a Message tells.
 type MessageKind uint8
@@ -16,7 +16,7 @@ const (
 	MessageGrant
 	// MessageData precedes a piece of what was granted.
 	MessageData
-	// MessageTaken says that bytes which came behind their offer have reached their memory.
+	// MessageTaken says that bytes which came behind their offer, or were read, have reached their memory.
 	MessageTaken
 	// MessageBye is the last one: the rank leaves.
 	MessageBye
@@ -54,6 +54,7 @@ func (e Exchange) String() string {
 //	 4  number   u32  of the offer
 //	 8  tag      u64
 //	16  bytes    u64  that are offered, or follow
+//	24  address  u64  of what is offered, in the sender's process, where the receiver may read it; 0: it may not
 type Message struct {
 	Kind    MessageKind
 	Of      Exchange
@@ -61,6 +62,7 @@ type Message struct {
 	Number  uint32
 	Tag     uint64
 	Bytes   uint64
+	Address uint64
 }
 
 // Append writes the head behind b.
@@ -72,7 +74,8 @@ func (m *Message) Append(b []byte) []byte {
 	b = append(b, Version, byte(m.Kind), byte(m.Of), follows)
 	b = binary.BigEndian.AppendUint32(b, m.Number)
 	b = binary.BigEndian.AppendUint64(b, m.Tag)
-	return binary.BigEndian.AppendUint64(b, m.Bytes)
+	b = binary.BigEndian.AppendUint64(b, m.Bytes)
+	return binary.BigEndian.AppendUint64(b, m.Address)
 }
 
 // Get reads the head from b. It returns ErrShort, ErrVersion or ErrField.
@@ -89,5 +92,6 @@ func (m *Message) Get(b []byte) error {
 	}
 	m.Number = binary.BigEndian.Uint32(b[4:])
 	m.Tag, m.Bytes = binary.BigEndian.Uint64(b[8:]), binary.BigEndian.Uint64(b[16:])
+	m.Address = binary.BigEndian.Uint64(b[24:])
 	return nil
 }

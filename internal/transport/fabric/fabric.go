@@ -203,6 +203,13 @@ type Reader interface {
 	Read(from int, b []byte) int
 }
 
+// Puller is Streams between processes that may read each other's memory.
+type Puller interface {
+	Streams
+	// Pull copies what lies at an address in the process of a rank. An error says that it cannot be read.
+	Pull(from int, address uintptr, to []byte) error
+}
+
 // Sleeper is how an idle agent waits for a fabric.
 type Sleeper interface {
 	// Sleep blocks until something arrived, or room became free for something

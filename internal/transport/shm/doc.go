@@ -8,6 +8,7 @@
 //
 //	page 0      header: magic, version, job, layout
 //	bells       one a rank of the gather: a word to sleep on and a flag
+//	names       one a rank: where its process has a word of its memory
 //	rings       one a rank: head, one tail a reader
 //	mailboxes   one for each edge of the circulant graph
 //	slots       of the rings: header, length, chunk

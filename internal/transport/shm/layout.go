@@ -85,13 +85,14 @@ type streamPlaces struct{ bells, positions, bytes int }
 
 // places are the offsets of the parts of a region, in bytes.
 type places struct {
-	bells, rings, boxes, slots, end int
-	streams                         [sets]streamPlaces
+	bells, names, rings, boxes, slots, end int
+	streams                                [sets]streamPlaces
 }
 
 func (l Layout) places() (p places) {
 	p.bells = page
-	p.rings = p.bells + l.Size*line
+	p.names = p.bells + l.Size*line
+	p.rings = p.names + l.Size*line
 	p.boxes = p.rings + l.Size*l.ringBytes()
 	p.slots = p.boxes + l.Size*len(topology.Distances(l.Size))*mailboxBytes
 	at := p.slots + l.Size*l.Slots*l.slotBytes()

@@ -54,6 +54,7 @@ func TestRegions(t *testing.T) {
 			}
 		}
 		claim("bells", p.bells, p.bells+size*line)
+		claim("names", p.names, p.names+size*line)
 		claim("rings", p.rings, p.rings+size*l.ringBytes())
 		claim("boxes", p.boxes, p.boxes+size*len(topology.Distances(size))*mailboxBytes)
 		claim("slots", p.slots, p.slots+size*l.Slots*l.slotBytes())

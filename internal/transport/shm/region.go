@@ -165,6 +165,7 @@ func open(fd int, job uint64, rank, size int) (*Region, error) {
 		}
 	}
 	w := &Region{lay: lay, rank: rank, mem: mem, output: output, open: 1 + sets}
+	w.name()
 	w.gather = newGather(w)
 	for set := range w.streams {
 		w.streams[set] = newStreams(w, set)

@@ -24,11 +24,13 @@ type Streams struct {
 	out    []outStream // by rank; the own entry stays empty
 	in     []inStream
 	broken []error
+
+	processes []process // of the other ranks
 }
 
 var (
-	_ fabric.Streams = (*Streams)(nil)
-	_ fabric.Rester  = (*Streams)(nil)
+	_ fabric.Puller = (*Streams)(nil)
+	_ fabric.Rester = (*Streams)(nil)
 )
 
 // stream is a ring of bytes with one writer and one reader. Positions count bytes.
@@ -54,7 +56,7 @@ func newStreams(w *Region, set int) *Streams {
 	l, p, size := w.lay, w.lay.places().streams[set], w.lay.Size
 	s := &Streams{
 		win: w, bells: make([]doorbell, size), out: make([]outStream, size), in: make([]inStream, size),
-		broken: make([]error, size),
+		broken: make([]error, size), processes: make([]process, size),
 	}
 	pair := func(from, to int) stream {
 		words := p.positions + (from*size+to)*2*line

@@ -1,0 +1,26 @@
+package shm
+
+import (
+	"testing"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// TestPull reads memory of another rank, which is this process as well, and refuses another process.
+func TestPull(t *testing.T) {
+	w := regions(t, small(2))
+	from := []byte("bytes that lie in memory of a rank")
+	to := make([]byte, len(from))
+	at := uintptr(unsafe.Pointer(unsafe.SliceData(from)))
+	require.NoError(t, w[1].Messages().Pull(0, at, to))
+	require.Equal(t, from, to)
+	require.ErrorIs(t, w[1].Messages().Pull(0, 1, to), unix.EFAULT)
+	require.Error(t, w[1].Messages().Pull(0, at, to), "after an error nothing is read any more")
+
+	word64(w[0].mem, w[0].lay.places().names+16).Add(1)
+	require.ErrorIs(t, w[1].Streams().Pull(0, at, to), errOtherProcess)
+	word64(w[0].mem, w[0].lay.places().names).Store(1 << 40)
+	require.ErrorIs(t, w[0].Messages().Pull(0, at, to), errOtherProcess)
+}
