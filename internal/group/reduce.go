@@ -80,6 +80,8 @@ func checkReduction(call string, t reduce.Type, op reduce.Op) error {
 		return argument("%s: unknown element type %d; allowed are %s", call, uint8(t), reduce.TypeNames())
 	case !op.Valid():
 		return argument("%s: unknown reduction %d; allowed are %s", call, uint8(op), reduce.OpNames())
+	case !op.Takes(t):
+		return argument("%s: %v of %v; bitwise reductions take integers alone", call, op, t)
 	}
 	return nil
 }
