@@ -23,7 +23,6 @@ from .tensor import (
     overlap,
     plain,
     require_cpu,
-    require_reducible,
     require_writable,
     scatter_into,
     sending,
@@ -164,18 +163,6 @@ class GlooBacked(Capabilities):
                     f"{operation}: {t.numel()} elements of {t.dtype} in the list, and {tensor.numel()} of "
                     f"{tensor.dtype} in the tensor: both must be the same"
                 )
-
-    @collective
-    def reduce(self, tensors: list[torch.Tensor], opts: Any) -> DelegatedWork:
-        """Reduce a tensor over ranks, in place on the root; on other ranks it may change as well."""
-        tensor = only(tensors, "reduce")
-        require_cpu("reduce", tensor)
-        require_writable("reduce", tensor)
-        require_reducible("reduce", (tensor, opts))
-        memory, finish = sending(tensor), None
-        if memory is not tensor and opts.rootRank == self.rank():
-            finish = functools.partial(write, tensor, memory)
-        return CopiedWork(self._gloo.reduce([memory], opts), tensors, finish)
 
     # ---- from all to all
 

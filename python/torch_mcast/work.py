@@ -6,6 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
@@ -242,34 +243,67 @@ def _nothing() -> None:
 
 
 class JoinedWork(Work):
-    """Several works as one: the coalesced operations."""
+    """Several works as one: the coalesced operations, and calls that are several operations."""
 
-    def __init__(self, works: Sequence[AnyWork], outputs: list[torch.Tensor] | None = None) -> None:
-        """Join works, with these outputs; None: those of the works, one after another."""
+    def __init__(
+        self,
+        works: Sequence[AnyWork],
+        outputs: list[torch.Tensor] | None = None,
+        finish: Callable[[], None] | None = None,
+    ) -> None:
+        """Join works.
+
+        Args:
+            works: what to join.
+            outputs: tensors that the caller gets results in; None: those of the works, one after another.
+            finish: runs once after all works have succeeded.
+        """
         super().__init__()
         self._works = works
         self._outputs = outputs
+        self._finish = finish
+        self._finishing = threading.RLock()  # a signal handler may wait for the work that it interrupted
+        self._error: Exception | None = None  # of finish
 
     def wait(self, timeout: timedelta = NO_TIMEOUT) -> bool:
         """Wait for all; the timeout is for each."""
         for work in self._works:
             work.wait(timeout)
+        self._complete()
         return True
+
+    def _complete(self) -> None:
+        """Run finish, unless it has run; raise its error, if any."""
+        with self._finishing:
+            if self._finish is not None:
+                try:
+                    self._finish()
+                except Exception as e:
+                    self._error = e
+                self._finish = None
+        if self._error is not None:
+            raise self._error
 
     def is_completed(self) -> bool:
         """Say whether all are done."""
-        return all(work.is_completed() for work in self._works)
+        if not all(work.is_completed() for work in self._works):
+            return False
+        if all(work.is_success() for work in self._works):
+            with suppress(Exception):  # which is kept
+                self._complete()
+        return True
 
     def is_success(self) -> bool:
         """Say whether all are done and well."""
-        return all(work.is_success() for work in self._works)
+        return self.is_completed() and self.exception() is None
 
     def exception(self) -> Exception | None:
         """Return the first error, or None."""
-        return next((e for work in self._works if (e := work.exception()) is not None), None)
+        return next((e for work in self._works if (e := work.exception()) is not None), self._error)
 
     def result(self) -> list[torch.Tensor]:
         """Return all outputs."""
+        self.wait()
         return self._all([work.result() for work in self._works])
 
     def _all(self, results: list[list[torch.Tensor]]) -> list[torch.Tensor]:
@@ -287,7 +321,13 @@ class JoinedWork(Work):
             _probe.found = self
             return _probe_future()
         together = torch.futures.collect_all([work.get_future() for work in self._works])
-        return together.then(lambda done: self._all([each.value() for each in done.value()]))
+
+        def outcome(done: Any) -> list[torch.Tensor]:
+            results = [each.value() for each in done.value()]
+            self._complete()
+            return self._all(results)
+
+        return together.then(outcome)
 
 
 class DelegatedWork(Work):
