@@ -142,6 +142,30 @@ func goDeviceReduceScatter(
 	})
 }
 
+//export goDeviceReduce
+func goDeviceReduce(
+	handle C.int64_t, at *C.struct_mcast_stream, send, recv C.uint64_t, count C.size_t, dtype, op C.int, factor C.double,
+	root C.int, work *C.int64_t, e *C.char, n C.size_t,
+) C.int {
+	return startDevice(handle, at, work, e, n, func(g *group.Group, at group.DeviceAt) (*group.DeviceWork, error) {
+		t, o, err := reduction("mcast_device_reduce", dtype, op)
+		if err != nil {
+			return nil, err
+		}
+		s, err := stretch("mcast_device_reduce: send", send, count, t.Size())
+		if err != nil {
+			return nil, err
+		}
+		var r uintptr
+		if int(root) == g.Rank() {
+			if r, err = stretch("mcast_device_reduce: recv", recv, count, t.Size()); err != nil {
+				return nil, err
+			}
+		}
+		return g.StartDeviceReduce(at, s, r, int(count)*t.Size(), t, o, float64(factor), int(root))
+	})
+}
+
 //export goDeviceAllreduce
 func goDeviceAllreduce(
 	handle C.int64_t, at *C.struct_mcast_stream, send, recv C.uint64_t, count C.size_t, dtype, op C.int, factor C.double,

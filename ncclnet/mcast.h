@@ -75,8 +75,18 @@ enum {
 };
 /* END types */
 
-/* Reductions: NCCL's numbers. */
-enum { MCAST_SUM = 0, MCAST_PROD = 1, MCAST_MAX = 2, MCAST_MIN = 3, MCAST_AVG = 4, MCAST_PREMUL_SUM = 5 };
+/* Reductions: NCCL's numbers, and three of our own, which combine the bits of integers. */
+enum {
+	MCAST_SUM = 0,
+	MCAST_PROD = 1,
+	MCAST_MAX = 2,
+	MCAST_MIN = 3,
+	MCAST_AVG = 4,
+	MCAST_PREMUL_SUM = 5,
+	MCAST_BAND = 6,
+	MCAST_BOR = 7,
+	MCAST_BXOR = 8,
+};
 
 /* mcast_version returns e.g. "0.1.0 (go1.26, linux/amd64, avx512)". Static. */
 const char *mcast_version(void);
@@ -157,6 +167,10 @@ int mcast_broadcast(int64_t group, void *buf, size_t bytes, int root,
  * tree of switches adds partial sums, and gives the same bits in every run. */
 int mcast_reduce_scatter(int64_t group, const void *send, void *recv, size_t count,
 	int dtype, int op, double factor, int64_t *work, char *err, size_t errlen);
+/* Reduce of count elements to one rank, the root. recv is looked at there alone (else
+ * it may be NULL), and may be send. It stands in the order of Reduce-Scatter, and sums as that does. */
+int mcast_reduce(int64_t group, const void *send, void *recv, size_t count,
+	int dtype, int op, double factor, int root, int64_t *work, char *err, size_t errlen);
 /* Allreduce of count elements; recv may be send, otherwise they must not
  * overlap. It takes a place in both orders, Reduce-Scatter's and Allgather's. All
  * ranks get the same bits.
@@ -212,6 +226,8 @@ int mcast_device_broadcast(int64_t group, const struct mcast_stream *at, uint64_
 	int64_t *work, char *err, size_t errlen);
 int mcast_device_reduce_scatter(int64_t group, const struct mcast_stream *at, uint64_t send, uint64_t recv,
 	size_t count, int dtype, int op, double factor, int64_t *work, char *err, size_t errlen);
+int mcast_device_reduce(int64_t group, const struct mcast_stream *at, uint64_t send, uint64_t recv,
+	size_t count, int dtype, int op, double factor, int root, int64_t *work, char *err, size_t errlen);
 /* More than 1 MiB a rank goes in pieces; all ranks get the same bits. */
 int mcast_device_allreduce(int64_t group, const struct mcast_stream *at, uint64_t send, uint64_t recv,
 	size_t count, int dtype, int op, double factor, int64_t *work, char *err, size_t errlen);

@@ -100,6 +100,14 @@ int mcast_reduce_scatter(int64_t group, const void *send, void *recv, size_t cou
 	return goReduceScatter(group, (void *)send, recv, count, dtype, op, factor, work, err, errlen);
 }
 
+int mcast_reduce(int64_t group, const void *send, void *recv, size_t count,
+	int dtype, int op, double factor, int root, int64_t *work, char *err, size_t errlen)
+{
+	if (mcast_forked())
+		return mcast_forked_text(err, errlen);
+	return goReduce(group, (void *)send, recv, count, dtype, op, factor, root, work, err, errlen);
+}
+
 int mcast_allreduce(int64_t group, const void *send, void *recv, size_t count,
 	int dtype, int op, double factor, int64_t *work, char *err, size_t errlen)
 {
@@ -185,6 +193,16 @@ int mcast_device_reduce_scatter(int64_t group, const struct mcast_stream *at, ui
 	if (mcast_forked())
 		return mcast_forked_text(err, errlen);
 	return goDeviceReduceScatter(group, (struct mcast_stream *)at, send, recv, count, dtype, op, factor, work, err,
+		errlen);
+}
+
+int mcast_device_reduce(int64_t group, const struct mcast_stream *at, uint64_t send, uint64_t recv,
+	size_t count, int dtype, int op, double factor, int root,
+	int64_t *work, char *err, size_t errlen)
+{
+	if (mcast_forked())
+		return mcast_forked_text(err, errlen);
+	return goDeviceReduce(group, (struct mcast_stream *)at, send, recv, count, dtype, op, factor, root, work, err,
 		errlen);
 }
 

@@ -110,6 +110,30 @@ func goReduceScatter(
 	})
 }
 
+//export goReduce
+func goReduce(
+	handle C.int64_t, send, recv unsafe.Pointer, count C.size_t, dtype, op C.int, factor C.double, root C.int,
+	work *C.int64_t, e *C.char, n C.size_t,
+) C.int {
+	return start(handle, work, e, n, staging.Reduce, func(g *group.Group) (*group.Work, error) {
+		t, o, err := reduction("mcast_reduce", dtype, op)
+		if err != nil {
+			return nil, err
+		}
+		s, err := shards("mcast_reduce: send", send, count, t.Size())
+		if err != nil {
+			return nil, err
+		}
+		var r []byte
+		if int(root) == g.Rank() {
+			if r, err = shards("mcast_reduce: recv", recv, count, t.Size()); err != nil {
+				return nil, err
+			}
+		}
+		return g.StartReduce(s, r, t, o, float64(factor), int(root))
+	})
+}
+
 // reduction checks the numbers of an element type and of a reduction.
 func reduction(name string, dtype, op C.int) (reduce.Type, reduce.Op, error) {
 	if dtype < 0 || dtype > math.MaxUint8 || !reduce.Type(dtype).Valid() {

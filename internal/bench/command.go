@@ -15,7 +15,7 @@ import (
 // Help has what the help of Flags says of them in `mcast bench`.
 var Help = kong.Vars{
 	"types": "Element type of a reduction.",
-	"ops":   "sum, prod, max, min, avg or premulsum",
+	"ops":   "sum, prod, max, min, avg, premulsum, or band, bor, bxor of integers",
 	"exact": "Reduce numbers with exact sums, for switches that add in another order (a tree of switches) or in no " +
 		"fixed one (MCAST_SWITCH_MODE=fast).",
 	"slot": "Send from, or receive into, the rank's own slot of the large buffer; an Allreduce has one buffer then.",

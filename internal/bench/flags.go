@@ -52,6 +52,9 @@ func (f *Flags) check(b *bench, lookup func(string) (string, bool)) error {
 	if b.exact && (!b.reduces() || b.op == reduce.Prod) {
 		return config.Mistakef("--exact is for reductions, and not for products: want %s, and another --op", b.reductions())
 	}
+	if b.reduces() && !b.op.Takes(b.dtype) {
+		return config.Mistakef("--op=%v is for integers: want another --op than for %v", b.op, b.dtype)
+	}
 	if b.inPlace && b.collective == "broadcast" {
 		return config.Mistakef("--in-place means nothing to a broadcast: it has one buffer")
 	}

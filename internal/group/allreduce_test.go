@@ -80,7 +80,10 @@ func TestAllreduce(t *testing.T) {
 			t.Run(fmt.Sprintf("%s/%d", fabric, p), func(t *testing.T) {
 				g := world(t, p, func(s *config.Settings) { s.Fabric = fabric })
 				for i, typ := range allTypes {
-					ops := []reduce.Op{reduce.Sum, []reduce.Op{reduce.Prod, reduce.Max, reduce.Min, reduce.Avg, reduce.PremulSum}[i%5]}
+					ops := []reduce.Op{reduce.Sum, allOps[1+i%5]}
+					if reduce.Bxor.Takes(typ) {
+						ops = append(ops, []reduce.Op{reduce.Band, reduce.Bor, reduce.Bxor}[i%3])
+					}
 					for _, op := range ops {
 						for _, count := range []int{0, 1, 7, 1000, 20_011} {
 							s := newSums(p, count, typ, op, count)

@@ -43,8 +43,8 @@ func (g *Group) StartDeviceAllgather(at DeviceAt, send, recv uintptr, bytes int)
 
 // StartDeviceBroadcast is StartBroadcast of bytes at a device address.
 func (g *Group) StartDeviceBroadcast(at DeviceAt, buf uintptr, bytes, root int) (*DeviceWork, error) {
-	if root < 0 || root >= g.Size() {
-		return nil, argument("broadcast: root %d is not a rank; ranks are 0 to %d", root, g.Size()-1)
+	if err := checkRoot("broadcast", root, g.Size()); err != nil {
+		return nil, err
 	}
 	return g.stage().Post(at,
 		staging.Broadcast(g.Rank(), g.Size(), root, buf, bytes, func(memory []byte, _ int) (staging.Operation, error) {
@@ -63,6 +63,26 @@ func (g *Group) StartDeviceReduceScatter(
 	return g.stage().Post(at,
 		staging.ReduceScatter(rank, size, send, recv, bytes, func(memory []byte, n int) (staging.Operation, error) {
 			return operation(g.StartReduceScatter(memory, memory[rank*n:(rank+1)*n], t, op, factor))
+		}))
+}
+
+// StartDeviceReduce is StartReduce of bytes at device addresses. recv is the root's alone.
+func (g *Group) StartDeviceReduce(
+	at DeviceAt, send, recv uintptr, bytes int, t reduce.Type, op reduce.Op, factor float64, root int,
+) (*DeviceWork, error) {
+	rank, size := g.Rank(), g.Size()
+	if err := checkRoot("reduce", root, size); err != nil {
+		return nil, err
+	}
+	if rank != root {
+		recv = send
+	}
+	if err := g.checkDevice("reduce", send, recv, bytes, bytes, 0, t, op); err != nil {
+		return nil, err
+	}
+	return g.stage().Post(at,
+		staging.ReduceTo(rank, size, root, send, recv, bytes, func(memory []byte, _ int) (staging.Operation, error) {
+			return operation(g.StartReduce(memory, memory, t, op, factor, root))
 		}))
 }
 

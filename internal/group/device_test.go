@@ -72,10 +72,16 @@ func TestDevice(t *testing.T) {
 					d, err := g[r].StartDeviceBroadcast(at[r], send, n, i%p)
 					require.NoError(t, err)
 					require.True(t, bytes.Equal(inputs[i%p][:n], read(d, send, n)), "broadcast")
+					cards[r].Fill(at[r].Stream, send, inputs[r])
+					before := <-cards[r].Read(at[r].Stream, sum, n)
+					f, err := g[r].StartDeviceReduce(at[r], send, sum, n, reduce.I32, reduce.Bxor, 0, i%p)
+					require.NoError(t, err)
+					require.NoError(t, g[r].Reduce(inputs[r][:n], before, reduce.I32, reduce.Bxor, 0, i%p))
+					require.True(t, bytes.Equal(before, read(f, sum, n)), "reduce")
 					return nil
 				})
 			}
-			systest.Eventually(t, func() bool { return g[0].Stats().DeviceOps == 20 })
+			systest.Eventually(t, func() bool { return g[0].Stats().DeviceOps == 25 })
 		})
 	}
 }

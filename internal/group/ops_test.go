@@ -128,12 +128,17 @@ func recvLike(n int, v uint32) []byte {
 	return b
 }
 
-var allOps = []reduce.Op{reduce.Sum, reduce.Prod, reduce.Max, reduce.Min, reduce.Avg, reduce.PremulSum}
+var allOps = []reduce.Op{
+	reduce.Sum, reduce.Prod, reduce.Max, reduce.Min, reduce.Avg, reduce.PremulSum, reduce.Band, reduce.Bor, reduce.Bxor,
+}
 
 func TestReduceScatter(t *testing.T) {
 	onBoth(t, 4, func(t *testing.T, g []*Group) {
 		for i, typ := range allTypes {
 			for j, op := range allOps {
+				if !op.Takes(typ) {
+					continue
+				}
 				counts := []int{0, 1, 1001, 50000}
 				if i%len(allOps) != j {
 					counts = counts[:3] // package reduce has every type with every reduction at length

@@ -57,12 +57,13 @@ func (g *Group) startReduce(send, recv []byte, t reduce.Type, op reduce.Op, fact
 	if err := checkReduction("reduce", t, op); err != nil {
 		return nil, err
 	}
+	if err := checkRoot("reduce", root, g.plan.Size); err != nil {
+		return nil, err
+	}
 	if root != g.plan.Rank {
 		recv = nil
 	}
 	switch {
-	case root < 0 || root >= g.plan.Size:
-		return nil, argument("reduce: root %d is not a rank; ranks are 0 to %d", root, g.plan.Size-1)
 	case len(send)%t.Size() != 0:
 		return nil, argument("reduce: send has %d bytes, which is no multiple of %d, the size of %v", len(send), t.Size(), t)
 	case root == g.plan.Rank && len(recv) != len(send):
@@ -73,6 +74,14 @@ func (g *Group) startReduce(send, recv []byte, t reduce.Type, op reduce.Op, fact
 	return g.ops.Reduce(send, recv, collective.Op{Type: t, Reduction: op, Factor: factor}, root)
 }
 
+// checkRoot reports a root that is not a rank.
+func checkRoot(call string, root, size int) error {
+	if root < 0 || root >= size {
+		return argument("%s: root %d is not a rank; ranks are 0 to %d", call, root, size-1)
+	}
+	return nil
+}
+
 // checkReduction reports what a call may not reduce, or how.
 func checkReduction(call string, t reduce.Type, op reduce.Op) error {
 	switch {
@@ -80,6 +89,8 @@ func checkReduction(call string, t reduce.Type, op reduce.Op) error {
 		return argument("%s: unknown element type %d; allowed are %s", call, uint8(t), reduce.TypeNames())
 	case !op.Valid():
 		return argument("%s: unknown reduction %d; allowed are %s", call, uint8(op), reduce.OpNames())
+	case !op.Takes(t):
+		return argument("%s: %v of %v; bitwise reductions take integers alone", call, op, t)
 	}
 	return nil
 }

@@ -135,6 +135,10 @@ func TestThroughTheSwitch(t *testing.T) {
 						each(t, ranks, func(r int) error { return s.run(g[r], (i+j/len(ops))%2 == 1) })
 						did++
 					}
+					typ, op := allTypes[(i+ranks)%8], []reduce.Op{reduce.Band, reduce.Bor, reduce.Bxor}[i%3]
+					s := newExercise(rng, ranks, count, typ, op)
+					each(t, ranks, func(r int) error { return s.run(g[r], i%2 == 1) })
+					did++
 				}
 				for r := range g {
 					info := g[r].Info()

@@ -29,7 +29,7 @@ func newCall(op collective.Op, bytes int) (c call) {
 }
 
 func (c *call) String() string {
-	if !reduce.Type(c[0]).Valid() || !reduce.Op(c[1]).Valid() {
+	if !reduce.Op(c[1]).Takes(reduce.Type(c[0])) {
 		return "an allgather"
 	}
 	factor := math.Float64frombits(binary.BigEndian.Uint64(c[8:]))

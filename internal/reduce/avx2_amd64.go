@@ -20,6 +20,24 @@ func foldMaxI8AVX2(dst []byte, srcs [][]byte, from int, to int, scalar uint64)
 //go:noescape
 func foldMinI8AVX2(dst []byte, srcs [][]byte, from int, to int, scalar uint64)
 
+// foldBandBitsAVX2 does Band of Bits on bytes from to to of every slice,
+// a multiple of 32 bytes.
+//
+//go:noescape
+func foldBandBitsAVX2(dst []byte, srcs [][]byte, from int, to int, scalar uint64)
+
+// foldBorBitsAVX2 does Bor of Bits on bytes from to to of every slice,
+// a multiple of 32 bytes.
+//
+//go:noescape
+func foldBorBitsAVX2(dst []byte, srcs [][]byte, from int, to int, scalar uint64)
+
+// foldBxorBitsAVX2 does Bxor of Bits on bytes from to to of every slice,
+// a multiple of 32 bytes.
+//
+//go:noescape
+func foldBxorBitsAVX2(dst []byte, srcs [][]byte, from int, to int, scalar uint64)
+
 // foldMaxU8AVX2 does Max of U8 on bytes from to to of every slice,
 // a multiple of 32 bytes.
 //

@@ -272,6 +272,276 @@ done1:
 	VZEROUPPER
 	RET
 
+// func foldBandBitsAVX2(dst []byte, srcs [][]byte, from int, to int, scalar uint64)
+// Requires: AVX
+TEXT ·foldBandBitsAVX2(SB), NOSPLIT, $0-72
+	MOVQ dst_base+0(FP), AX
+	MOVQ srcs_base+24(FP), CX
+	MOVQ srcs_len+32(FP), DX
+	MOVQ from+48(FP), BX
+	MOVQ to+56(FP), SI
+
+blocks8:
+	LEAQ    256(BX), DI
+	CMPQ    DI, SI
+	JG      done8
+	MOVQ    CX, R8
+	MOVQ    DX, R9
+	MOVQ    (R8), R10
+	VMOVUPS (R10)(BX*1), Y0
+	VMOVUPS 32(R10)(BX*1), Y1
+	VMOVUPS 64(R10)(BX*1), Y2
+	VMOVUPS 96(R10)(BX*1), Y3
+	VMOVUPS 128(R10)(BX*1), Y4
+	VMOVUPS 160(R10)(BX*1), Y5
+	VMOVUPS 192(R10)(BX*1), Y6
+	VMOVUPS 224(R10)(BX*1), Y7
+	DECQ    R9
+	JZ      store8
+
+sources8:
+	ADDQ    $0x18, R8
+	MOVQ    (R8), R10
+	VMOVUPS (R10)(BX*1), Y8
+	VANDPS  Y8, Y0, Y0
+	VMOVUPS 32(R10)(BX*1), Y8
+	VANDPS  Y8, Y1, Y1
+	VMOVUPS 64(R10)(BX*1), Y8
+	VANDPS  Y8, Y2, Y2
+	VMOVUPS 96(R10)(BX*1), Y8
+	VANDPS  Y8, Y3, Y3
+	VMOVUPS 128(R10)(BX*1), Y8
+	VANDPS  Y8, Y4, Y4
+	VMOVUPS 160(R10)(BX*1), Y8
+	VANDPS  Y8, Y5, Y5
+	VMOVUPS 192(R10)(BX*1), Y8
+	VANDPS  Y8, Y6, Y6
+	VMOVUPS 224(R10)(BX*1), Y8
+	VANDPS  Y8, Y7, Y7
+	DECQ    R9
+	JNZ     sources8
+
+store8:
+	VMOVUPS Y0, (AX)(BX*1)
+	VMOVUPS Y1, 32(AX)(BX*1)
+	VMOVUPS Y2, 64(AX)(BX*1)
+	VMOVUPS Y3, 96(AX)(BX*1)
+	VMOVUPS Y4, 128(AX)(BX*1)
+	VMOVUPS Y5, 160(AX)(BX*1)
+	VMOVUPS Y6, 192(AX)(BX*1)
+	VMOVUPS Y7, 224(AX)(BX*1)
+	MOVQ    DI, BX
+	JMP     blocks8
+
+done8:
+blocks1:
+	LEAQ    32(BX), DI
+	CMPQ    DI, SI
+	JG      done1
+	MOVQ    CX, R8
+	MOVQ    DX, R9
+	MOVQ    (R8), R10
+	VMOVUPS (R10)(BX*1), Y0
+	DECQ    R9
+	JZ      store1
+
+sources1:
+	ADDQ    $0x18, R8
+	MOVQ    (R8), R10
+	VMOVUPS (R10)(BX*1), Y1
+	VANDPS  Y1, Y0, Y0
+	DECQ    R9
+	JNZ     sources1
+
+store1:
+	VMOVUPS Y0, (AX)(BX*1)
+	MOVQ    DI, BX
+	JMP     blocks1
+
+done1:
+	VZEROUPPER
+	RET
+
+// func foldBorBitsAVX2(dst []byte, srcs [][]byte, from int, to int, scalar uint64)
+// Requires: AVX
+TEXT ·foldBorBitsAVX2(SB), NOSPLIT, $0-72
+	MOVQ dst_base+0(FP), AX
+	MOVQ srcs_base+24(FP), CX
+	MOVQ srcs_len+32(FP), DX
+	MOVQ from+48(FP), BX
+	MOVQ to+56(FP), SI
+
+blocks8:
+	LEAQ    256(BX), DI
+	CMPQ    DI, SI
+	JG      done8
+	MOVQ    CX, R8
+	MOVQ    DX, R9
+	MOVQ    (R8), R10
+	VMOVUPS (R10)(BX*1), Y0
+	VMOVUPS 32(R10)(BX*1), Y1
+	VMOVUPS 64(R10)(BX*1), Y2
+	VMOVUPS 96(R10)(BX*1), Y3
+	VMOVUPS 128(R10)(BX*1), Y4
+	VMOVUPS 160(R10)(BX*1), Y5
+	VMOVUPS 192(R10)(BX*1), Y6
+	VMOVUPS 224(R10)(BX*1), Y7
+	DECQ    R9
+	JZ      store8
+
+sources8:
+	ADDQ    $0x18, R8
+	MOVQ    (R8), R10
+	VMOVUPS (R10)(BX*1), Y8
+	VORPS   Y8, Y0, Y0
+	VMOVUPS 32(R10)(BX*1), Y8
+	VORPS   Y8, Y1, Y1
+	VMOVUPS 64(R10)(BX*1), Y8
+	VORPS   Y8, Y2, Y2
+	VMOVUPS 96(R10)(BX*1), Y8
+	VORPS   Y8, Y3, Y3
+	VMOVUPS 128(R10)(BX*1), Y8
+	VORPS   Y8, Y4, Y4
+	VMOVUPS 160(R10)(BX*1), Y8
+	VORPS   Y8, Y5, Y5
+	VMOVUPS 192(R10)(BX*1), Y8
+	VORPS   Y8, Y6, Y6
+	VMOVUPS 224(R10)(BX*1), Y8
+	VORPS   Y8, Y7, Y7
+	DECQ    R9
+	JNZ     sources8
+
+store8:
+	VMOVUPS Y0, (AX)(BX*1)
+	VMOVUPS Y1, 32(AX)(BX*1)
+	VMOVUPS Y2, 64(AX)(BX*1)
+	VMOVUPS Y3, 96(AX)(BX*1)
+	VMOVUPS Y4, 128(AX)(BX*1)
+	VMOVUPS Y5, 160(AX)(BX*1)
+	VMOVUPS Y6, 192(AX)(BX*1)
+	VMOVUPS Y7, 224(AX)(BX*1)
+	MOVQ    DI, BX
+	JMP     blocks8
+
+done8:
+blocks1:
+	LEAQ    32(BX), DI
+	CMPQ    DI, SI
+	JG      done1
+	MOVQ    CX, R8
+	MOVQ    DX, R9
+	MOVQ    (R8), R10
+	VMOVUPS (R10)(BX*1), Y0
+	DECQ    R9
+	JZ      store1
+
+sources1:
+	ADDQ    $0x18, R8
+	MOVQ    (R8), R10
+	VMOVUPS (R10)(BX*1), Y1
+	VORPS   Y1, Y0, Y0
+	DECQ    R9
+	JNZ     sources1
+
+store1:
+	VMOVUPS Y0, (AX)(BX*1)
+	MOVQ    DI, BX
+	JMP     blocks1
+
+done1:
+	VZEROUPPER
+	RET
+
+// func foldBxorBitsAVX2(dst []byte, srcs [][]byte, from int, to int, scalar uint64)
+// Requires: AVX
+TEXT ·foldBxorBitsAVX2(SB), NOSPLIT, $0-72
+	MOVQ dst_base+0(FP), AX
+	MOVQ srcs_base+24(FP), CX
+	MOVQ srcs_len+32(FP), DX
+	MOVQ from+48(FP), BX
+	MOVQ to+56(FP), SI
+
+blocks8:
+	LEAQ    256(BX), DI
+	CMPQ    DI, SI
+	JG      done8
+	MOVQ    CX, R8
+	MOVQ    DX, R9
+	MOVQ    (R8), R10
+	VMOVUPS (R10)(BX*1), Y0
+	VMOVUPS 32(R10)(BX*1), Y1
+	VMOVUPS 64(R10)(BX*1), Y2
+	VMOVUPS 96(R10)(BX*1), Y3
+	VMOVUPS 128(R10)(BX*1), Y4
+	VMOVUPS 160(R10)(BX*1), Y5
+	VMOVUPS 192(R10)(BX*1), Y6
+	VMOVUPS 224(R10)(BX*1), Y7
+	DECQ    R9
+	JZ      store8
+
+sources8:
+	ADDQ    $0x18, R8
+	MOVQ    (R8), R10
+	VMOVUPS (R10)(BX*1), Y8
+	VXORPS  Y8, Y0, Y0
+	VMOVUPS 32(R10)(BX*1), Y8
+	VXORPS  Y8, Y1, Y1
+	VMOVUPS 64(R10)(BX*1), Y8
+	VXORPS  Y8, Y2, Y2
+	VMOVUPS 96(R10)(BX*1), Y8
+	VXORPS  Y8, Y3, Y3
+	VMOVUPS 128(R10)(BX*1), Y8
+	VXORPS  Y8, Y4, Y4
+	VMOVUPS 160(R10)(BX*1), Y8
+	VXORPS  Y8, Y5, Y5
+	VMOVUPS 192(R10)(BX*1), Y8
+	VXORPS  Y8, Y6, Y6
+	VMOVUPS 224(R10)(BX*1), Y8
+	VXORPS  Y8, Y7, Y7
+	DECQ    R9
+	JNZ     sources8
+
+store8:
+	VMOVUPS Y0, (AX)(BX*1)
+	VMOVUPS Y1, 32(AX)(BX*1)
+	VMOVUPS Y2, 64(AX)(BX*1)
+	VMOVUPS Y3, 96(AX)(BX*1)
+	VMOVUPS Y4, 128(AX)(BX*1)
+	VMOVUPS Y5, 160(AX)(BX*1)
+	VMOVUPS Y6, 192(AX)(BX*1)
+	VMOVUPS Y7, 224(AX)(BX*1)
+	MOVQ    DI, BX
+	JMP     blocks8
+
+done8:
+blocks1:
+	LEAQ    32(BX), DI
+	CMPQ    DI, SI
+	JG      done1
+	MOVQ    CX, R8
+	MOVQ    DX, R9
+	MOVQ    (R8), R10
+	VMOVUPS (R10)(BX*1), Y0
+	DECQ    R9
+	JZ      store1
+
+sources1:
+	ADDQ    $0x18, R8
+	MOVQ    (R8), R10
+	VMOVUPS (R10)(BX*1), Y1
+	VXORPS  Y1, Y0, Y0
+	DECQ    R9
+	JNZ     sources1
+
+store1:
+	VMOVUPS Y0, (AX)(BX*1)
+	MOVQ    DI, BX
+	JMP     blocks1
+
+done1:
+	VZEROUPPER
+	RET
+
 // func foldMaxU8AVX2(dst []byte, srcs [][]byte, from int, to int, scalar uint64)
 // Requires: AVX, AVX2
 TEXT ·foldMaxU8AVX2(SB), NOSPLIT, $0-72

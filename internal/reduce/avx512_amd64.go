@@ -20,6 +20,24 @@ func foldMaxI8AVX512(dst []byte, srcs [][]byte, from int, to int, scalar uint64)
 //go:noescape
 func foldMinI8AVX512(dst []byte, srcs [][]byte, from int, to int, scalar uint64)
 
+// foldBandBitsAVX512 does Band of Bits on bytes from to to of every slice,
+// a multiple of 64 bytes.
+//
+//go:noescape
+func foldBandBitsAVX512(dst []byte, srcs [][]byte, from int, to int, scalar uint64)
+
+// foldBorBitsAVX512 does Bor of Bits on bytes from to to of every slice,
+// a multiple of 64 bytes.
+//
+//go:noescape
+func foldBorBitsAVX512(dst []byte, srcs [][]byte, from int, to int, scalar uint64)
+
+// foldBxorBitsAVX512 does Bxor of Bits on bytes from to to of every slice,
+// a multiple of 64 bytes.
+//
+//go:noescape
+func foldBxorBitsAVX512(dst []byte, srcs [][]byte, from int, to int, scalar uint64)
+
 // foldMaxU8AVX512 does Max of U8 on bytes from to to of every slice,
 // a multiple of 64 bytes.
 //

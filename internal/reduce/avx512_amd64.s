@@ -272,6 +272,276 @@ done1:
 	VZEROUPPER
 	RET
 
+// func foldBandBitsAVX512(dst []byte, srcs [][]byte, from int, to int, scalar uint64)
+// Requires: AVX, AVX512DQ, AVX512F
+TEXT ·foldBandBitsAVX512(SB), NOSPLIT, $0-72
+	MOVQ dst_base+0(FP), AX
+	MOVQ srcs_base+24(FP), CX
+	MOVQ srcs_len+32(FP), DX
+	MOVQ from+48(FP), BX
+	MOVQ to+56(FP), SI
+
+blocks8:
+	LEAQ    512(BX), DI
+	CMPQ    DI, SI
+	JG      done8
+	MOVQ    CX, R8
+	MOVQ    DX, R9
+	MOVQ    (R8), R10
+	VMOVUPS (R10)(BX*1), Z0
+	VMOVUPS 64(R10)(BX*1), Z1
+	VMOVUPS 128(R10)(BX*1), Z2
+	VMOVUPS 192(R10)(BX*1), Z3
+	VMOVUPS 256(R10)(BX*1), Z4
+	VMOVUPS 320(R10)(BX*1), Z5
+	VMOVUPS 384(R10)(BX*1), Z6
+	VMOVUPS 448(R10)(BX*1), Z7
+	DECQ    R9
+	JZ      store8
+
+sources8:
+	ADDQ    $0x18, R8
+	MOVQ    (R8), R10
+	VMOVUPS (R10)(BX*1), Z8
+	VANDPS  Z8, Z0, Z0
+	VMOVUPS 64(R10)(BX*1), Z8
+	VANDPS  Z8, Z1, Z1
+	VMOVUPS 128(R10)(BX*1), Z8
+	VANDPS  Z8, Z2, Z2
+	VMOVUPS 192(R10)(BX*1), Z8
+	VANDPS  Z8, Z3, Z3
+	VMOVUPS 256(R10)(BX*1), Z8
+	VANDPS  Z8, Z4, Z4
+	VMOVUPS 320(R10)(BX*1), Z8
+	VANDPS  Z8, Z5, Z5
+	VMOVUPS 384(R10)(BX*1), Z8
+	VANDPS  Z8, Z6, Z6
+	VMOVUPS 448(R10)(BX*1), Z8
+	VANDPS  Z8, Z7, Z7
+	DECQ    R9
+	JNZ     sources8
+
+store8:
+	VMOVUPS Z0, (AX)(BX*1)
+	VMOVUPS Z1, 64(AX)(BX*1)
+	VMOVUPS Z2, 128(AX)(BX*1)
+	VMOVUPS Z3, 192(AX)(BX*1)
+	VMOVUPS Z4, 256(AX)(BX*1)
+	VMOVUPS Z5, 320(AX)(BX*1)
+	VMOVUPS Z6, 384(AX)(BX*1)
+	VMOVUPS Z7, 448(AX)(BX*1)
+	MOVQ    DI, BX
+	JMP     blocks8
+
+done8:
+blocks1:
+	LEAQ    64(BX), DI
+	CMPQ    DI, SI
+	JG      done1
+	MOVQ    CX, R8
+	MOVQ    DX, R9
+	MOVQ    (R8), R10
+	VMOVUPS (R10)(BX*1), Z0
+	DECQ    R9
+	JZ      store1
+
+sources1:
+	ADDQ    $0x18, R8
+	MOVQ    (R8), R10
+	VMOVUPS (R10)(BX*1), Z1
+	VANDPS  Z1, Z0, Z0
+	DECQ    R9
+	JNZ     sources1
+
+store1:
+	VMOVUPS Z0, (AX)(BX*1)
+	MOVQ    DI, BX
+	JMP     blocks1
+
+done1:
+	VZEROUPPER
+	RET
+
+// func foldBorBitsAVX512(dst []byte, srcs [][]byte, from int, to int, scalar uint64)
+// Requires: AVX, AVX512DQ, AVX512F
+TEXT ·foldBorBitsAVX512(SB), NOSPLIT, $0-72
+	MOVQ dst_base+0(FP), AX
+	MOVQ srcs_base+24(FP), CX
+	MOVQ srcs_len+32(FP), DX
+	MOVQ from+48(FP), BX
+	MOVQ to+56(FP), SI
+
+blocks8:
+	LEAQ    512(BX), DI
+	CMPQ    DI, SI
+	JG      done8
+	MOVQ    CX, R8
+	MOVQ    DX, R9
+	MOVQ    (R8), R10
+	VMOVUPS (R10)(BX*1), Z0
+	VMOVUPS 64(R10)(BX*1), Z1
+	VMOVUPS 128(R10)(BX*1), Z2
+	VMOVUPS 192(R10)(BX*1), Z3
+	VMOVUPS 256(R10)(BX*1), Z4
+	VMOVUPS 320(R10)(BX*1), Z5
+	VMOVUPS 384(R10)(BX*1), Z6
+	VMOVUPS 448(R10)(BX*1), Z7
+	DECQ    R9
+	JZ      store8
+
+sources8:
+	ADDQ    $0x18, R8
+	MOVQ    (R8), R10
+	VMOVUPS (R10)(BX*1), Z8
+	VORPS   Z8, Z0, Z0
+	VMOVUPS 64(R10)(BX*1), Z8
+	VORPS   Z8, Z1, Z1
+	VMOVUPS 128(R10)(BX*1), Z8
+	VORPS   Z8, Z2, Z2
+	VMOVUPS 192(R10)(BX*1), Z8
+	VORPS   Z8, Z3, Z3
+	VMOVUPS 256(R10)(BX*1), Z8
+	VORPS   Z8, Z4, Z4
+	VMOVUPS 320(R10)(BX*1), Z8
+	VORPS   Z8, Z5, Z5
+	VMOVUPS 384(R10)(BX*1), Z8
+	VORPS   Z8, Z6, Z6
+	VMOVUPS 448(R10)(BX*1), Z8
+	VORPS   Z8, Z7, Z7
+	DECQ    R9
+	JNZ     sources8
+
+store8:
+	VMOVUPS Z0, (AX)(BX*1)
+	VMOVUPS Z1, 64(AX)(BX*1)
+	VMOVUPS Z2, 128(AX)(BX*1)
+	VMOVUPS Z3, 192(AX)(BX*1)
+	VMOVUPS Z4, 256(AX)(BX*1)
+	VMOVUPS Z5, 320(AX)(BX*1)
+	VMOVUPS Z6, 384(AX)(BX*1)
+	VMOVUPS Z7, 448(AX)(BX*1)
+	MOVQ    DI, BX
+	JMP     blocks8
+
+done8:
+blocks1:
+	LEAQ    64(BX), DI
+	CMPQ    DI, SI
+	JG      done1
+	MOVQ    CX, R8
+	MOVQ    DX, R9
+	MOVQ    (R8), R10
+	VMOVUPS (R10)(BX*1), Z0
+	DECQ    R9
+	JZ      store1
+
+sources1:
+	ADDQ    $0x18, R8
+	MOVQ    (R8), R10
+	VMOVUPS (R10)(BX*1), Z1
+	VORPS   Z1, Z0, Z0
+	DECQ    R9
+	JNZ     sources1
+
+store1:
+	VMOVUPS Z0, (AX)(BX*1)
+	MOVQ    DI, BX
+	JMP     blocks1
+
+done1:
+	VZEROUPPER
+	RET
+
+// func foldBxorBitsAVX512(dst []byte, srcs [][]byte, from int, to int, scalar uint64)
+// Requires: AVX, AVX512DQ, AVX512F
+TEXT ·foldBxorBitsAVX512(SB), NOSPLIT, $0-72
+	MOVQ dst_base+0(FP), AX
+	MOVQ srcs_base+24(FP), CX
+	MOVQ srcs_len+32(FP), DX
+	MOVQ from+48(FP), BX
+	MOVQ to+56(FP), SI
+
+blocks8:
+	LEAQ    512(BX), DI
+	CMPQ    DI, SI
+	JG      done8
+	MOVQ    CX, R8
+	MOVQ    DX, R9
+	MOVQ    (R8), R10
+	VMOVUPS (R10)(BX*1), Z0
+	VMOVUPS 64(R10)(BX*1), Z1
+	VMOVUPS 128(R10)(BX*1), Z2
+	VMOVUPS 192(R10)(BX*1), Z3
+	VMOVUPS 256(R10)(BX*1), Z4
+	VMOVUPS 320(R10)(BX*1), Z5
+	VMOVUPS 384(R10)(BX*1), Z6
+	VMOVUPS 448(R10)(BX*1), Z7
+	DECQ    R9
+	JZ      store8
+
+sources8:
+	ADDQ    $0x18, R8
+	MOVQ    (R8), R10
+	VMOVUPS (R10)(BX*1), Z8
+	VXORPS  Z8, Z0, Z0
+	VMOVUPS 64(R10)(BX*1), Z8
+	VXORPS  Z8, Z1, Z1
+	VMOVUPS 128(R10)(BX*1), Z8
+	VXORPS  Z8, Z2, Z2
+	VMOVUPS 192(R10)(BX*1), Z8
+	VXORPS  Z8, Z3, Z3
+	VMOVUPS 256(R10)(BX*1), Z8
+	VXORPS  Z8, Z4, Z4
+	VMOVUPS 320(R10)(BX*1), Z8
+	VXORPS  Z8, Z5, Z5
+	VMOVUPS 384(R10)(BX*1), Z8
+	VXORPS  Z8, Z6, Z6
+	VMOVUPS 448(R10)(BX*1), Z8
+	VXORPS  Z8, Z7, Z7
+	DECQ    R9
+	JNZ     sources8
+
+store8:
+	VMOVUPS Z0, (AX)(BX*1)
+	VMOVUPS Z1, 64(AX)(BX*1)
+	VMOVUPS Z2, 128(AX)(BX*1)
+	VMOVUPS Z3, 192(AX)(BX*1)
+	VMOVUPS Z4, 256(AX)(BX*1)
+	VMOVUPS Z5, 320(AX)(BX*1)
+	VMOVUPS Z6, 384(AX)(BX*1)
+	VMOVUPS Z7, 448(AX)(BX*1)
+	MOVQ    DI, BX
+	JMP     blocks8
+
+done8:
+blocks1:
+	LEAQ    64(BX), DI
+	CMPQ    DI, SI
+	JG      done1
+	MOVQ    CX, R8
+	MOVQ    DX, R9
+	MOVQ    (R8), R10
+	VMOVUPS (R10)(BX*1), Z0
+	DECQ    R9
+	JZ      store1
+
+sources1:
+	ADDQ    $0x18, R8
+	MOVQ    (R8), R10
+	VMOVUPS (R10)(BX*1), Z1
+	VXORPS  Z1, Z0, Z0
+	DECQ    R9
+	JNZ     sources1
+
+store1:
+	VMOVUPS Z0, (AX)(BX*1)
+	MOVQ    DI, BX
+	JMP     blocks1
+
+done1:
+	VZEROUPPER
+	RET
+
 // func foldMaxU8AVX512(dst []byte, srcs [][]byte, from int, to int, scalar uint64)
 // Requires: AVX, AVX512BW, AVX512F
 TEXT ·foldMaxU8AVX512(SB), NOSPLIT, $0-72

@@ -47,6 +47,7 @@ const large = 16 << 20
 //     The other operations ignore factor.
 //   - Max and Min order -0 below +0, and NaN wins in both (IEEE 754-2019
 //     maximum and minimum).
+//   - Band, Bor and Bxor combine the bits of integers. They take no floats.
 //   - A NaN in the result is the canonical quiet one (E4M3 and E5M2 0x7f, F16
 //     0x7e00, BF16 0x7fc0, F32 0x7fc00000, F64 0x7ff8000000000000), even with
 //     one source.
@@ -130,6 +131,8 @@ func check(dst []byte, srcs [][]byte, t Type, op Op) {
 		panic(fmt.Sprintf("reduce: %v is no element type", t))
 	case !op.Valid():
 		panic(fmt.Sprintf("reduce: %v is no operation", op))
+	case !op.Takes(t):
+		panic(fmt.Sprintf("reduce: %v of %v: want an integer type", op, t))
 	case len(srcs) == 0:
 		panic("reduce: no source; want at least one")
 	case len(dst)%t.Size() != 0:

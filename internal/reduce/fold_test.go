@@ -13,8 +13,18 @@ import (
 
 var (
 	allTypes = []Type{I8, U8, I16, U16, I32, U32, I64, U64, E4M3, E5M2, F16, BF16, F32, F64}
-	allOps   = []Op{Sum, Prod, Max, Min, Avg, PremulSum}
+	allOps   = []Op{Sum, Prod, Max, Min, Avg, PremulSum, Band, Bor, Bxor}
 )
+
+// opsOf returns the operations that take a type.
+func opsOf(t Type) (ops []Op) {
+	for _, op := range allOps {
+		if op.Takes(t) {
+			ops = append(ops, op)
+		}
+	}
+	return ops
+}
 
 // window returns n bytes that start offset bytes behind a cache line, and a
 // function that says whether the bytes around them are as they were.
@@ -44,7 +54,7 @@ func TestPlainAgainstOracle(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	const elements = 300
 	for _, typ := range allTypes {
-		for _, op := range allOps {
+		for _, op := range opsOf(typ) {
 			for sources := 1; sources <= 9; sources++ {
 				srcs := make([][]byte, sources)
 				for i := range srcs {
@@ -77,7 +87,7 @@ func TestKernelsAgainstPlain(t *testing.T) {
 			force(t, l)
 			r := rand.New(rand.NewPCG(2, uint64(l)))
 			for _, typ := range allTypes {
-				for _, op := range allOps {
+				for _, op := range opsOf(typ) {
 					for sources := 1; sources <= 9; sources++ {
 						for range 6 { // all lengths come up for each type
 							foldOnce(t, r, typ, op, sources, lengths[r.IntN(len(lengths))])
@@ -191,7 +201,7 @@ func TestManySources(t *testing.T) {
 	for _, l := range Levels() {
 		force(t, l)
 		for _, typ := range allTypes {
-			for _, op := range allOps {
+			for _, op := range opsOf(typ) {
 				foldOnce(t, r, typ, op, 256, 70)
 			}
 		}
@@ -243,6 +253,9 @@ func TestByHand(t *testing.T) {
 			{U64, Max, []uint64{1 << 63, 1<<64 - 1, 5}, 0, 1<<64 - 1},          //
 			{I64, Prod, []uint64{1<<64 - 3, 7}, 0, 1<<64 - 21},                 //
 			{F64, Prod, []uint64{0x4008 << 48, 0x4000 << 48}, 0, 0x4018 << 48}, // 3 * 2
+			{U8, Band, []uint64{0b1110, 0b0111, 0b1010}, 0, 0b0010},            //
+			{I16, Bor, []uint64{0x8001, 0x0010}, 0, 0x8011},                    //
+			{I64, Bxor, []uint64{1<<64 - 1, 1, 1 << 63}, 0, 1<<63 - 2},         //
 		} {
 			const n = 37 // all of a kernel: blocks, vectors and the tail
 			size := c.typ.Size()
@@ -267,7 +280,7 @@ func TestProperties(t *testing.T) {
 	force(t, Active())
 	rapid.Check(t, func(rt *rapid.T) {
 		typ := rapid.SampledFrom(allTypes).Draw(rt, "type")
-		op := rapid.SampledFrom(allOps).Draw(rt, "op")
+		op := rapid.SampledFrom(opsOf(typ)).Draw(rt, "op")
 		n := rapid.IntRange(0, 600).Draw(rt, "elements")
 		sources := rapid.IntRange(1, 12).Draw(rt, "sources")
 		factor := rapid.Float64().Draw(rt, "factor")
@@ -297,7 +310,8 @@ func TestProperties(t *testing.T) {
 func FuzzFold(f *testing.F) {
 	f.Add([]byte("0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"), uint8(2), uint8(7), uint8(0), 1.0)
 	f.Fuzz(func(t *testing.T, data []byte, sources, typ, op uint8, factor float64) {
-		tt, o, n := allTypes[int(typ)%len(allTypes)], allOps[int(op)%len(allOps)], 1+int(sources)%16
+		tt, n := allTypes[int(typ)%len(allTypes)], 1+int(sources)%16
+		o := opsOf(tt)[int(op)%len(opsOf(tt))]
 		length := len(data) / n / tt.Size() * tt.Size()
 		srcs := make([][]byte, n)
 		for i := range srcs {
@@ -320,7 +334,7 @@ func TestFoldAllocatesNothing(t *testing.T) {
 	for _, l := range Levels() {
 		force(t, l)
 		for _, typ := range []Type{I16, E4M3, E5M2, F16, BF16} {
-			for _, op := range allOps {
+			for _, op := range opsOf(typ) {
 				for _, whole := range []int{bytes, large} {
 					allocs := testing.AllocsPerRun(20, func() { FoldPart(dst, srcs, typ, op, 2, whole) })
 					require.Zero(t, allocs, "%v %v %v, whole %d", l, op, typ, whole)
@@ -360,8 +374,11 @@ func TestConcurrentUse(t *testing.T) {
 func TestFoldRefusesMistakes(t *testing.T) {
 	b := make([]byte, 8)
 	for message, call := range map[string]func(){
-		"reduce: type(12) is no element type":  func() { Fold(b, [][]byte{b}, 12, Sum, 0) },
-		"reduce: op(6) is no operation":        func() { Fold(b, [][]byte{b}, F32, 6, 0) },
+		"reduce: type(12) is no element type": func() { Fold(b, [][]byte{b}, 12, Sum, 0) },
+		"reduce: op(9) is no operation":       func() { Fold(b, [][]byte{b}, F32, 9, 0) },
+		"reduce: bxor of bf16: want an integer type": func() {
+			Fold(b, [][]byte{b}, BF16, Bxor, 0)
+		},
 		"reduce: no source; want at least one": func() { Fold(b, nil, F32, Sum, 0) },
 		"reduce: 7 bytes are no multiple of the 4 of f32": func() {
 			Fold(b[:7], [][]byte{b[:7]}, F32, Sum, 0)

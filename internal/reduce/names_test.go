@@ -38,17 +38,17 @@ func TestTypes(t *testing.T) {
 }
 
 func TestOps(t *testing.T) {
-	for number, name := range []string{"sum", "prod", "max", "min", "avg", "premulsum"} {
+	for number, name := range []string{"sum", "prod", "max", "min", "avg", "premulsum", "band", "bor", "bxor"} {
 		op, err := ParseOp(name)
 		require.NoError(t, err)
 		require.Equal(t, Op(number), op)
 		require.True(t, op.Valid())
 		require.Equal(t, name, op.String())
 	}
-	require.False(t, Op(6).Valid())
-	require.Equal(t, "op(6)", Op(6).String())
+	require.False(t, Op(9).Valid())
+	require.Equal(t, "op(9)", Op(9).String())
 	_, err := ParseOp("mean")
-	require.EqualError(t, err, `reduce: unknown operation "mean"; want one of sum, prod, max, min, avg, premulsum`)
+	require.EqualError(t, err, `reduce: unknown operation "mean"; want one of sum, prod, max, min, avg, premulsum, band, bor, bxor`)
 }
 
 func TestLevels(t *testing.T) {
@@ -100,6 +100,18 @@ func TestLevelsOfOtherMachines(t *testing.T) {
 	require.Equal(t, []Level{Generic, AVX2, AVX512}, levels(machine(skylake...)))
 }
 
+// The bitwise operations take integers alone.
+func TestTakes(t *testing.T) {
+	for _, typ := range []Type{I8, U8, I16, U16, I32, U32, I64, U64} {
+		require.Equal(t, allOps, opsOf(typ), typ.String())
+	}
+	for _, typ := range []Type{E4M3, E5M2, F16, BF16, F32, F64} {
+		require.Equal(t, allOps[:6], opsOf(typ), typ.String())
+	}
+	require.False(t, Op(9).Takes(I8))
+	require.False(t, Sum.Takes(99))
+}
+
 // What runs often has a kernel at every level, so that forcing one tests it.
 func TestTablesAreFull(t *testing.T) {
 	for _, e := range engines {
@@ -111,9 +123,10 @@ func TestTablesAreFull(t *testing.T) {
 				continue // plain Go does them
 			}
 			require.NotNil(t, e.kernels[typ.position()][Sum], "%v sum %v", e.level, typ)
+			require.Equal(t, Bxor.Takes(typ), e.kernels[typ.position()][Bxor] != nil, "%v bxor %v", e.level, typ)
 		}
 		for _, typ := range []Type{F16, BF16, F32, F64} {
-			for _, op := range allOps {
+			for _, op := range opsOf(typ) {
 				require.NotNil(t, e.kernels[typ.position()][op], "%v %v %v", e.level, op, typ)
 			}
 			for _, op := range []Op{Sum, Avg, PremulSum} {

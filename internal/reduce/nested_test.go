@@ -43,7 +43,7 @@ func contributions(random *rand.Rand, t Type) [][]byte {
 func TestNestedIsFoldWhereExact(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	for _, typ := range []Type{I8, U8, I16, U16, I32, U32, I64, U64, F32, F64, BF16} {
-		for _, op := range []Op{Sum, Prod, Max, Min, Avg, PremulSum} {
+		for _, op := range opsOf(typ) {
 			if typ == BF16 && (op == Avg || op == Prod) {
 				continue // rounded twice
 			}

@@ -17,13 +17,19 @@ const (
 	Min       Op = 3
 	Avg       Op = 4
 	PremulSum Op = 5
-	numOps       = 6
+	Band      Op = 6 // bitwise: of integers alone, as the two below
+	Bor       Op = 7
+	Bxor      Op = 8
+	numOps       = 9
 )
 
-var opNames = [numOps]string{"sum", "prod", "max", "min", "avg", "premulsum"}
+var opNames = [numOps]string{"sum", "prod", "max", "min", "avg", "premulsum", "band", "bor", "bxor"}
 
 // Valid says whether o is one of the operations above.
 func (o Op) Valid() bool { return o < numOps }
+
+// Takes says whether o reduces elements of type t: the bitwise operations reduce integers alone.
+func (o Op) Takes(t Type) bool { return o.Valid() && t.Valid() && (o < Band || t.integer()) }
 
 // String returns the name that ParseOp takes.
 func (o Op) String() string {
@@ -41,7 +47,8 @@ func Words(t Type, o Op, factor float64) string {
 	return fmt.Sprintf("%v of %v", o, t)
 }
 
-// ParseOp returns the operation of that name: sum, prod, max, min, avg or premulsum.
+// ParseOp returns the operation of that name: sum, prod, max, min, avg,
+// premulsum, band, bor or bxor.
 func ParseOp(name string) (Op, error) {
 	for i, n := range opNames {
 		if n == name {

@@ -180,6 +180,12 @@ func oracleInteger(elements []uint64, t Type, op Op, factor float64) uint64 {
 			if x.Cmp(acc) < 0 {
 				acc = x
 			}
+		case op == Band:
+			acc = new(big.Int).And(acc, x)
+		case op == Bor:
+			acc = new(big.Int).Or(acc, x)
+		case op == Bxor:
+			acc = new(big.Int).Xor(acc, x)
 		default:
 			acc = wrap(new(big.Int).Add(acc, x))
 		}

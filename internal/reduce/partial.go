@@ -132,6 +132,8 @@ func checkStep(dst []byte, to Type, src []byte, from Type, op Op) {
 		panic(fmt.Sprintf("reduce: %v is no element type", from))
 	case !op.Valid():
 		panic(fmt.Sprintf("reduce: %v is no operation", op))
+	case !op.Takes(from):
+		panic(fmt.Sprintf("reduce: %v of %v: want an integer type", op, from))
 	case len(src)%from.Size() != 0:
 		panic(fmt.Sprintf("reduce: %d bytes are no multiple of the %d of %v", len(src), from.Size(), from))
 	case len(dst) != len(src)/from.Size()*to.Size():

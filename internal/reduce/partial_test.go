@@ -44,7 +44,7 @@ func TestStepsGiveFold(t *testing.T) {
 			force(t, l)
 			r := rand.New(rand.NewPCG(6, uint64(l)))
 			for _, typ := range allTypes {
-				for _, op := range allOps {
+				for _, op := range opsOf(typ) {
 					for _, n := range []int{0, 1, 2, 7, 16, 33, 127, 128, 129, 260, 515, 777} {
 						for sources := 1; sources <= 5; sources += 2 {
 							what := fmt.Sprintf("%v %v, %d sources, %d elements", op, typ, sources, n)
@@ -75,7 +75,7 @@ func TestStepsProperties(t *testing.T) {
 	force(t, Active())
 	rapid.Check(t, func(rt *rapid.T) {
 		typ := rapid.SampledFrom(allTypes).Draw(rt, "type")
-		op := rapid.SampledFrom(allOps).Draw(rt, "op")
+		op := rapid.SampledFrom(opsOf(typ)).Draw(rt, "op")
 		n := rapid.IntRange(0, 600).Draw(rt, "elements")
 		sources := rapid.IntRange(1, 12).Draw(rt, "sources")
 		factor := rapid.Float64().Draw(rt, "factor")
@@ -102,7 +102,7 @@ func TestTreeOfIntegers(t *testing.T) {
 	for _, l := range Levels() {
 		force(t, l)
 		for _, typ := range []Type{I8, U8, I16, U16, I32, U32, I64, U64} {
-			for _, op := range allOps {
+			for _, op := range opsOf(typ) {
 				n := 531 * typ.Size()
 				srcs := [][]byte{make([]byte, n), make([]byte, n), make([]byte, n), make([]byte, n)}
 				fill(r, srcs, typ)
@@ -128,7 +128,7 @@ func TestBeginInPlace(t *testing.T) {
 			if typ != typ.Accumulator() {
 				continue
 			}
-			for _, op := range allOps {
+			for _, op := range opsOf(typ) {
 				src := make([]byte, 531*typ.Size())
 				fill(r, [][]byte{src}, typ)
 				want := make([]byte, len(src))
@@ -147,7 +147,7 @@ func TestStepsAllocateNothing(t *testing.T) {
 		for _, typ := range []Type{I16, E4M3, E5M2, F16, BF16, F32} {
 			src, acc := make([]byte, elements*typ.Size()), make([]byte, elements*typ.Accumulator().Size())
 			other := make([]byte, len(acc))
-			for _, op := range allOps {
+			for _, op := range opsOf(typ) {
 				require.Zero(t, testing.AllocsPerRun(20, func() {
 					Begin(acc, src, typ, op, 2)
 					CombineNext(acc, src, typ, op, 2)
@@ -166,10 +166,11 @@ func TestStepsRefuseMistakes(t *testing.T) {
 		"reduce: type(13) is no element type":             func() { Combine(b, b, 13, Sum) },
 		"reduce: type(14) is no element type":             func() { CombineNext(b, b, 14, Sum, 0) },
 		"reduce: type(15) is no element type":             func() { Finish(b, b, 15, Sum, 1) },
-		"reduce: op(6) is no operation":                   func() { Begin(b, b, F32, 6, 0) },
-		"reduce: op(7) is no operation":                   func() { Combine(b, b, F32, 7) },
-		"reduce: op(8) is no operation":                   func() { CombineNext(b, b, F32, 8, 0) },
+		"reduce: op(10) is no operation":                  func() { Begin(b, b, F32, 10, 0) },
+		"reduce: op(11) is no operation":                  func() { Combine(b, b, F32, 11) },
+		"reduce: op(12) is no operation":                  func() { CombineNext(b, b, F32, 12, 0) },
 		"reduce: op(9) is no operation":                   func() { Finish(b, b, F32, 9, 1) },
+		"reduce: band of f64: want an integer type":       func() { Begin(b, b, F64, Band, 0) },
 		"reduce: 7 bytes are no multiple of the 4 of f32": func() { Begin(b[:7], b[:7], F32, Sum, 0) },
 		"reduce: 6 bytes are no multiple of the 4 of f32": func() { Combine(b[:6], b[:6], BF16, Sum) },
 		"reduce: 3 bytes are no multiple of the 2 of f16": func() { CombineNext(b[:6], b[:3], F16, Sum, 0) },

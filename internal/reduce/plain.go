@@ -70,7 +70,11 @@ func plainIntegers[T integer](dst []byte, srcs [][]byte, from, to int, op Op, sc
 		for _, src := range srcs[1:] {
 			copy(bytesOf(x), src[from:end])
 			premultiply(x, op, T(scalar))
-			combine(acc, x, op)
+			if op >= Band {
+				combineBits(acc, x, op)
+			} else {
+				combine(acc, x, op)
+			}
 		}
 		if op == Avg {
 			divide(acc, scalar)
@@ -227,6 +231,25 @@ func combine[T integer | floating](acc, x []T, op Op) {
 	case Min:
 		for i := range acc {
 			acc[i] = min(acc[i], x[i])
+		}
+	}
+}
+
+// combineBits is combine of the bitwise operations.
+func combineBits[T integer](acc, x []T, op Op) {
+	x = x[:len(acc)]
+	switch op {
+	case Band:
+		for i := range acc {
+			acc[i] &= x[i]
+		}
+	case Bor:
+		for i := range acc {
+			acc[i] |= x[i]
+		}
+	case Bxor:
+		for i := range acc {
+			acc[i] ^= x[i]
 		}
 	}
 }

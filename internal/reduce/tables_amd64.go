@@ -3,18 +3,18 @@
 package reduce
 
 var avx2Kernels = table{
-	positionI8:   {Sum: foldSum8AVX2, Max: foldMaxI8AVX2, Min: foldMinI8AVX2},
-	positionU8:   {Sum: foldSum8AVX2, Max: foldMaxU8AVX2, Min: foldMinU8AVX2},
-	positionI32:  {Sum: foldSum32AVX2, Prod: foldProd32AVX2, PremulSum: foldPremulSum32AVX2, Max: foldMaxI32AVX2, Min: foldMinI32AVX2},
-	positionU32:  {Sum: foldSum32AVX2, Prod: foldProd32AVX2, PremulSum: foldPremulSum32AVX2, Max: foldMaxU32AVX2, Min: foldMinU32AVX2},
-	positionI64:  {Sum: foldSum64AVX2},
-	positionU64:  {Sum: foldSum64AVX2},
+	positionI8:   {Sum: foldSum8AVX2, Max: foldMaxI8AVX2, Min: foldMinI8AVX2, Band: foldBandBitsAVX2, Bor: foldBorBitsAVX2, Bxor: foldBxorBitsAVX2},
+	positionU8:   {Sum: foldSum8AVX2, Max: foldMaxU8AVX2, Min: foldMinU8AVX2, Band: foldBandBitsAVX2, Bor: foldBorBitsAVX2, Bxor: foldBxorBitsAVX2},
+	positionI32:  {Sum: foldSum32AVX2, Prod: foldProd32AVX2, PremulSum: foldPremulSum32AVX2, Max: foldMaxI32AVX2, Min: foldMinI32AVX2, Band: foldBandBitsAVX2, Bor: foldBorBitsAVX2, Bxor: foldBxorBitsAVX2},
+	positionU32:  {Sum: foldSum32AVX2, Prod: foldProd32AVX2, PremulSum: foldPremulSum32AVX2, Max: foldMaxU32AVX2, Min: foldMinU32AVX2, Band: foldBandBitsAVX2, Bor: foldBorBitsAVX2, Bxor: foldBxorBitsAVX2},
+	positionI64:  {Sum: foldSum64AVX2, Band: foldBandBitsAVX2, Bor: foldBorBitsAVX2, Bxor: foldBxorBitsAVX2},
+	positionU64:  {Sum: foldSum64AVX2, Band: foldBandBitsAVX2, Bor: foldBorBitsAVX2, Bxor: foldBxorBitsAVX2},
 	positionF16:  {Sum: foldSumF16AVX2, Prod: foldProdF16AVX2, Max: foldMaxF16AVX2, Min: foldMinF16AVX2, Avg: foldAvgF16AVX2, PremulSum: foldPremulSumF16AVX2},
 	positionF32:  {Sum: foldSumF32AVX2, Prod: foldProdF32AVX2, Max: foldMaxF32AVX2, Min: foldMinF32AVX2, Avg: foldAvgF32AVX2, PremulSum: foldPremulSumF32AVX2},
 	positionF64:  {Sum: foldSumF64AVX2, Prod: foldProdF64AVX2, Max: foldMaxF64AVX2, Min: foldMinF64AVX2, Avg: foldAvgF64AVX2, PremulSum: foldPremulSumF64AVX2},
 	positionBF16: {Sum: foldSumBF16AVX2, Prod: foldProdBF16AVX2, Max: foldMaxBF16AVX2, Min: foldMinBF16AVX2, Avg: foldAvgBF16AVX2, PremulSum: foldPremulSumBF16AVX2},
-	positionI16:  {Sum: foldSum16AVX2, Prod: foldProd16AVX2, PremulSum: foldPremulSum16AVX2, Max: foldMaxI16AVX2, Min: foldMinI16AVX2},
-	positionU16:  {Sum: foldSum16AVX2, Prod: foldProd16AVX2, PremulSum: foldPremulSum16AVX2, Max: foldMaxU16AVX2, Min: foldMinU16AVX2},
+	positionI16:  {Sum: foldSum16AVX2, Prod: foldProd16AVX2, PremulSum: foldPremulSum16AVX2, Max: foldMaxI16AVX2, Min: foldMinI16AVX2, Band: foldBandBitsAVX2, Bor: foldBorBitsAVX2, Bxor: foldBxorBitsAVX2},
+	positionU16:  {Sum: foldSum16AVX2, Prod: foldProd16AVX2, PremulSum: foldPremulSum16AVX2, Max: foldMaxU16AVX2, Min: foldMinU16AVX2, Band: foldBandBitsAVX2, Bor: foldBorBitsAVX2, Bxor: foldBxorBitsAVX2},
 }
 
 var avx2Streams = table{
@@ -54,18 +54,18 @@ var avx2Steps = [numSteps]table{
 }
 
 var avx512Kernels = table{
-	positionI8:   {Sum: foldSum8AVX512, Max: foldMaxI8AVX512, Min: foldMinI8AVX512},
-	positionU8:   {Sum: foldSum8AVX512, Max: foldMaxU8AVX512, Min: foldMinU8AVX512},
-	positionI32:  {Sum: foldSum32AVX512, Prod: foldProd32AVX512, PremulSum: foldPremulSum32AVX512, Max: foldMaxI32AVX512, Min: foldMinI32AVX512},
-	positionU32:  {Sum: foldSum32AVX512, Prod: foldProd32AVX512, PremulSum: foldPremulSum32AVX512, Max: foldMaxU32AVX512, Min: foldMinU32AVX512},
-	positionI64:  {Sum: foldSum64AVX512, Prod: foldProd64AVX512, PremulSum: foldPremulSum64AVX512, Max: foldMaxI64AVX512, Min: foldMinI64AVX512},
-	positionU64:  {Sum: foldSum64AVX512, Prod: foldProd64AVX512, PremulSum: foldPremulSum64AVX512, Max: foldMaxU64AVX512, Min: foldMinU64AVX512},
+	positionI8:   {Sum: foldSum8AVX512, Max: foldMaxI8AVX512, Min: foldMinI8AVX512, Band: foldBandBitsAVX512, Bor: foldBorBitsAVX512, Bxor: foldBxorBitsAVX512},
+	positionU8:   {Sum: foldSum8AVX512, Max: foldMaxU8AVX512, Min: foldMinU8AVX512, Band: foldBandBitsAVX512, Bor: foldBorBitsAVX512, Bxor: foldBxorBitsAVX512},
+	positionI32:  {Sum: foldSum32AVX512, Prod: foldProd32AVX512, PremulSum: foldPremulSum32AVX512, Max: foldMaxI32AVX512, Min: foldMinI32AVX512, Band: foldBandBitsAVX512, Bor: foldBorBitsAVX512, Bxor: foldBxorBitsAVX512},
+	positionU32:  {Sum: foldSum32AVX512, Prod: foldProd32AVX512, PremulSum: foldPremulSum32AVX512, Max: foldMaxU32AVX512, Min: foldMinU32AVX512, Band: foldBandBitsAVX512, Bor: foldBorBitsAVX512, Bxor: foldBxorBitsAVX512},
+	positionI64:  {Sum: foldSum64AVX512, Prod: foldProd64AVX512, PremulSum: foldPremulSum64AVX512, Max: foldMaxI64AVX512, Min: foldMinI64AVX512, Band: foldBandBitsAVX512, Bor: foldBorBitsAVX512, Bxor: foldBxorBitsAVX512},
+	positionU64:  {Sum: foldSum64AVX512, Prod: foldProd64AVX512, PremulSum: foldPremulSum64AVX512, Max: foldMaxU64AVX512, Min: foldMinU64AVX512, Band: foldBandBitsAVX512, Bor: foldBorBitsAVX512, Bxor: foldBxorBitsAVX512},
 	positionF16:  {Sum: foldSumF16AVX512, Prod: foldProdF16AVX512, Max: foldMaxF16AVX512, Min: foldMinF16AVX512, Avg: foldAvgF16AVX512, PremulSum: foldPremulSumF16AVX512},
 	positionF32:  {Sum: foldSumF32AVX512, Prod: foldProdF32AVX512, Max: foldMaxF32AVX512, Min: foldMinF32AVX512, Avg: foldAvgF32AVX512, PremulSum: foldPremulSumF32AVX512},
 	positionF64:  {Sum: foldSumF64AVX512, Prod: foldProdF64AVX512, Max: foldMaxF64AVX512, Min: foldMinF64AVX512, Avg: foldAvgF64AVX512, PremulSum: foldPremulSumF64AVX512},
 	positionBF16: {Sum: foldSumBF16AVX512, Prod: foldProdBF16AVX512, Max: foldMaxBF16AVX512, Min: foldMinBF16AVX512, Avg: foldAvgBF16AVX512, PremulSum: foldPremulSumBF16AVX512},
-	positionI16:  {Sum: foldSum16AVX512, Prod: foldProd16AVX512, PremulSum: foldPremulSum16AVX512, Max: foldMaxI16AVX512, Min: foldMinI16AVX512},
-	positionU16:  {Sum: foldSum16AVX512, Prod: foldProd16AVX512, PremulSum: foldPremulSum16AVX512, Max: foldMaxU16AVX512, Min: foldMinU16AVX512},
+	positionI16:  {Sum: foldSum16AVX512, Prod: foldProd16AVX512, PremulSum: foldPremulSum16AVX512, Max: foldMaxI16AVX512, Min: foldMinI16AVX512, Band: foldBandBitsAVX512, Bor: foldBorBitsAVX512, Bxor: foldBxorBitsAVX512},
+	positionU16:  {Sum: foldSum16AVX512, Prod: foldProd16AVX512, PremulSum: foldPremulSum16AVX512, Max: foldMaxU16AVX512, Min: foldMinU16AVX512, Band: foldBandBitsAVX512, Bor: foldBorBitsAVX512, Bxor: foldBxorBitsAVX512},
 }
 
 var avx512Streams = table{

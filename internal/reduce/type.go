@@ -88,6 +88,8 @@ func (t Type) position() int {
 // Valid says whether t is one of the types above.
 func (t Type) Valid() bool { return t.position() >= 0 }
 
+func (t Type) integer() bool { return t <= U64 || t == I16 || t == U16 }
+
 // Size returns the bytes of one element; 0 for a type that is not valid.
 func (t Type) Size() int {
 	if !t.Valid() {

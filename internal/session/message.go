@@ -13,8 +13,8 @@ import (
 // (wire.Kept), from 3 on members probe the path (wire.Echo), from 4 on datagrams are of wire.Version 4, from 5 on
 // stripes have tracks (innetwork.Terms.Tracks), in 6 datagrams are of wire.Version 7, from 7 on secrets are proven by
 // TLS, and tags cover all of a slot's number, from 8 on members say which ranks of the group they are, and a mismatch
-// says who disagrees about what.
-const Version = 8
+// says who disagrees about what, from 9 on there are bitwise reductions.
+const Version = 9
 
 // greeting opens a connection: the switch speaks first, in clear.
 type greeting struct {

@@ -326,7 +326,7 @@ func TestRequestsAreChecked(t *testing.T) {
 		change func(*Request)
 		want   string
 	}{
-		"version": {func(r *Request) { r.Version = 9 }, "version 9"},
+		"version": {func(r *Request) { r.Version = 10 }, "version 10"},
 		"rank":    {func(r *Request) { r.Rank = -1 }, "rank -1 of 2"},
 		"timeout": {func(r *Request) { r.Milliseconds = 1 << 60 }, "a timeout of"},
 		"hurry":   {func(r *Request) { r.Milliseconds = 499 }, "want 500ms to"},

@@ -129,6 +129,18 @@ func Broadcast(rank, ranks, root int, buf uintptr, bytes int, start Starter) Pla
 		})}
 }
 
+// ReduceTo plans a Reduce of so many bytes to root; the collective leaves the result where its input was.
+func ReduceTo(rank, ranks, root int, send, recv uintptr, bytes int, start Starter) Plan {
+	return Plan{Name: "a Reduce", Orders: Reduce, Start: start,
+		Pieces: cut(bytes, slot(ranks), func(from, n int) Piece {
+			p := Piece{Bytes: n, Shard: n, Out: Copy{send + uintptr(from), n, 0, n, 1}}
+			if rank == root {
+				p.In = [2]Copy{{recv + uintptr(from), n, 0, n, 1}}
+			}
+			return p
+		})}
+}
+
 // Allreduce plans one of so many bytes; the collective leaves the result where the input was.
 func Allreduce(ranks int, send, recv uintptr, bytes int, start Starter) Plan {
 	return Plan{Name: "an Allreduce", Orders: Gather | Reduce, Start: start,

@@ -45,6 +45,9 @@ const (
 	Min
 	Avg       // the sum divided by the number of ranks; of integers truncated towards zero
 	PremulSum // the sum of all inputs times Reduction.Factor, which for integers is truncated
+	Band      // bitwise AND, of integers alone
+	Bor       // bitwise OR, of integers alone
+	Bxor      // bitwise XOR, of integers alone
 )
 
 var ops = [...]struct {
@@ -53,6 +56,7 @@ var ops = [...]struct {
 }{
 	Sum: {"sum", reduce.Sum}, Prod: {"prod", reduce.Prod}, Max: {"max", reduce.Max}, Min: {"min", reduce.Min},
 	Avg: {"avg", reduce.Avg}, PremulSum: {"premulsum", reduce.PremulSum},
+	Band: {"band", reduce.Band}, Bor: {"bor", reduce.Bor}, Bxor: {"bxor", reduce.Bxor},
 }
 
 // String returns the operator's name, such as sum.
@@ -70,6 +74,8 @@ func (r Reduction) check(call string) (reduce.Type, reduce.Op, error) {
 		return 0, 0, argument("%s: Reduction.Type is %v: want %s", call, r.Type, names(Int8, len(types)))
 	case int(r.Op) >= len(ops):
 		return 0, 0, argument("%s: Reduction.Op is %v: want %s", call, r.Op, names(Sum, len(ops)))
+	case !ops[r.Op].is.Takes(types[r.Type].is):
+		return 0, 0, argument("%s: Reduction.Op is %v and Type %v: bitwise operators take integers alone", call, r.Op, r.Type)
 	case r.Op == PremulSum && r.Factor == 0:
 		return 0, 0, argument("%s: Reduction.Factor is 0: premulsum multiplies by it, so want any other number", call)
 	case r.Op != PremulSum && r.Factor != 0:

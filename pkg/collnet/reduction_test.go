@@ -83,7 +83,8 @@ func TestBadReductions(t *testing.T) {
 		}{
 			{Reduction{}, "Reduction.Type is Type(0): want int8, uint8, int16"},
 			{Reduction{Type: 77}, "Reduction.Type is Type(77)"},
-			{Reduction{Type: Int8, Op: 6}, "Reduction.Op is Op(6): want sum, prod, max, min, avg, premulsum"},
+			{Reduction{Type: Int8, Op: 9}, "Reduction.Op is Op(9): want sum, prod, max, min, avg, premulsum, band, bor, bxor"},
+			{Reduction{Type: BFloat16, Op: Bor}, "Reduction.Op is bor and Type bfloat16: bitwise operators take integers"},
 			{Reduction{Type: Int8, Op: PremulSum}, "Reduction.Factor is 0: premulsum multiplies by it"},
 			{Reduction{Type: Int8, Factor: 2}, "Reduction.Factor is 2 and Op sum: only premulsum takes a factor"},
 		} {

@@ -17,7 +17,7 @@ import torch
 
 from torch_mcast import _lib, device, errors
 from torch_mcast.group import Group
-from torch_mcast.tensor import require_cpu, require_dense
+from torch_mcast.tensor import require_dense
 
 from . import cuda_ranks
 from .cuda_ranks import RUNNER, Ended, needs_cuda
@@ -190,9 +190,6 @@ def test_which_tensors_go_together() -> None:
         require_dense(on_gpu(0), on_gpu(1))
     with pytest.raises(errors.ArgumentError, match="cuda:0 and cpu"):
         require_dense(on_gpu(0), torch.ones(1))
-    with pytest.raises(errors.UnsupportedError, match="scatter of CUDA tensors: the mcast backend does"):
-        require_cpu("scatter", on_gpu(0))
-    require_cpu("scatter", torch.ones(1))
 
 
 def test_a_cuda_graph_cannot_hold_a_collective(monkeypatch: pytest.MonkeyPatch) -> None:

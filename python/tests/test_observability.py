@@ -27,8 +27,7 @@ import torch_mcast
 from torch_mcast import profile as events
 from torch_mcast import recorder
 from torch_mcast._lib import Account
-from torch_mcast.capabilities import collective
-from torch_mcast.work import DelegatedWork, JoinedWork, McastWork
+from torch_mcast.work import McastWork
 
 from .limits import LIMIT_S, until
 from .values import distributed
@@ -421,25 +420,6 @@ def test_at_exit_a_trace_is_written_before_the_program_goes_on(
     assert [path.name for path in tmp_path.iterdir()] == ["trace_rank_0"]
 
 
-def test_operations_of_gloo_within_a_joined_work_are_known() -> None:
-    class Backend:
-        def __init__(self) -> None:
-            self._sequence = 0
-            self._recorder = recorder.Recorder()
-
-        def _coalesce(self, work: Any) -> Any:
-            return work
-
-        @collective
-        def posted(self) -> Any:
-            return JoinedWork([DelegatedWork(torch._C._distributed_c10d.Work()) for _ in range(2)])
-
-    backend = Backend()
-    work = backend.posted()
-    assert list(backend._recorder._delegated.values()) == [1, 1]
-    del work
-
-
 def test_entries_are_read_while_others_are_posted() -> None:
     """torch's debug server asks from a thread of its own, while the program goes on."""
 
@@ -454,7 +434,6 @@ def test_entries_are_read_while_others_are_posted() -> None:
     def post() -> None:
         while not stop.is_set():
             works.append(Done())
-            entries.delegated(works[-1], 1)
             entries.exchanged(works[-1])
 
     thread = threading.Thread(target=post)

@@ -32,6 +32,8 @@ def numbers(count: int, dtype: torch.dtype, rank: int, salt: int = 0) -> torch.T
     values = (torch.arange(count) * 5 + rank * 3 + salt) % 8
     if dtype is torch.bool:
         return values % 2 == 1
+    if dtype.is_complex:
+        return torch.complex(values.double(), values.flip(0).double()).to(dtype)
     return values.to(torch.float32).to(dtype) if dtype.is_floating_point else values.to(dtype)
 
 
@@ -42,6 +44,9 @@ def same_bytes(got: torch.Tensor, want: torch.Tensor) -> bool:
 
 def reduced(op: Any, dtype: torch.dtype, inputs: list[torch.Tensor], factor: float) -> torch.Tensor:
     """Return the reduction, shorter floats added in f32: of `numbers` the same bits in any order."""
+    if dtype.is_complex:
+        pairs = [torch.view_as_real(t) for t in inputs]
+        return torch.view_as_complex(reduced(op, pairs[0].dtype, pairs, factor))
     wide = torch.float32 if dtype.is_floating_point and dtype.itemsize < 4 else dtype
     if not dtype.is_floating_point:
         wide = torch.int64
@@ -50,6 +55,9 @@ def reduced(op: Any, dtype: torch.dtype, inputs: list[torch.Tensor], factor: flo
         dist.ReduceOp.PRODUCT: torch.mul,
         dist.ReduceOp.MIN: torch.minimum,
         dist.ReduceOp.MAX: torch.maximum,
+        dist.ReduceOp.BAND: torch.bitwise_and,
+        dist.ReduceOp.BOR: torch.bitwise_or,
+        dist.ReduceOp.BXOR: torch.bitwise_xor,
     }.get(op, torch.add)
     total = functools.reduce(fold, terms)
     if op == dist.ReduceOp.AVG:
@@ -62,11 +70,19 @@ def reductions() -> Iterator[tuple[torch.dtype, Any, Any, int]]:
 
     "premul" is PREMUL_SUM by 0.5.
     """
-    ops: list[Any] = ["premul", *(getattr(dist.ReduceOp, n) for n in ("SUM", "AVG", "MIN", "MAX", "PRODUCT"))]
-    for dtype in SUMMABLE:
-        for op in ops:
-            if op == "premul" and not dtype.is_floating_point:
-                continue
+    for dtype in (*SUMMABLE, torch.bool, torch.complex64, torch.complex128):
+        for op in _operations(dtype):
             passed = distributed._make_nccl_premul_sum(0.5) if op == "premul" else op
             for n in SIZES if dtype is torch.float32 else [257]:
                 yield dtype, op, passed, n
+
+
+def _operations(dtype: torch.dtype) -> list[Any]:
+    """Return what elements of a type are reduced by."""
+    ops = dist.ReduceOp
+    if dtype.is_complex:
+        return ["premul", ops.SUM, ops.AVG]
+    of_all = [ops.SUM, ops.MIN, ops.MAX, ops.PRODUCT]
+    if dtype.is_floating_point:
+        return ["premul", ops.AVG, *of_all]
+    return [*of_all, ops.BAND, ops.BOR, ops.BXOR, *([] if dtype is torch.bool else [ops.AVG])]

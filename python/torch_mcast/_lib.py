@@ -20,7 +20,7 @@ from .counters import Stats
 
 NAME = "libnccl-net-mcast.so"
 
-SUM, PROD, MAX, MIN, AVG, PREMUL_SUM = range(6)
+SUM, PROD, MAX, MIN, AVG, PREMUL_SUM, BAND, BOR, BXOR = range(9)
 # BEGIN types: internal/api writes them
 I8 = 0
 U8 = 1
@@ -110,6 +110,9 @@ _SIGNATURES: dict[str, list[Any]] = {
     "mcast_reduce_scatter": [
         c.c_int64, c.c_void_p, c.c_void_p, c.c_size_t, c.c_int, c.c_int, c.c_double, *_WORK,
     ],
+    "mcast_reduce": [
+        c.c_int64, c.c_void_p, c.c_void_p, c.c_size_t, c.c_int, c.c_int, c.c_double, c.c_int, *_WORK,
+    ],
     "mcast_allreduce": [
         c.c_int64, c.c_void_p, c.c_void_p, c.c_size_t, c.c_int, c.c_int, c.c_double, *_WORK,
     ],
@@ -124,6 +127,9 @@ _SIGNATURES: dict[str, list[Any]] = {
     "mcast_device_broadcast": [c.c_int64, _AT, c.c_uint64, c.c_size_t, c.c_int, *_WORK],
     "mcast_device_reduce_scatter": [
         c.c_int64, _AT, c.c_uint64, c.c_uint64, c.c_size_t, c.c_int, c.c_int, c.c_double, *_WORK,
+    ],
+    "mcast_device_reduce": [
+        c.c_int64, _AT, c.c_uint64, c.c_uint64, c.c_size_t, c.c_int, c.c_int, c.c_double, c.c_int, *_WORK,
     ],
     "mcast_device_allreduce": [
         c.c_int64, _AT, c.c_uint64, c.c_uint64, c.c_size_t, c.c_int, c.c_int, c.c_double, *_WORK,
@@ -349,6 +355,21 @@ class Library:
     ) -> int:
         """Start a Reduce-Scatter of count elements a rank, at: on a GPU; return the work."""
         return self._start("reduce_scatter", at, group, send, recv, count, dtype, op, factor)
+
+    def reduce(
+        self,
+        group: int,
+        send: int,
+        recv: int,
+        count: int,
+        dtype: int,
+        op: int,
+        factor: float,
+        root: int,
+        at: StreamStruct | None = None,
+    ) -> int:
+        """Start a Reduce of count elements to root, at: on a GPU; return the work."""
+        return self._start("reduce", at, group, send, recv, count, dtype, op, factor, root)
 
     def allreduce(
         self,

@@ -1,42 +1,20 @@
-"""The torch.distributed backend "mcast".
-
-Allgather, Broadcast, Reduce-Scatter, Allreduce and Barrier are ours; everything else, and
-reductions that the library does not know, goes to an embedded gloo group.
-"""
+"""The torch.distributed backend "mcast": one rank of a process group over the library."""
 
 from __future__ import annotations
 
-import hashlib
-import os
 from datetime import timedelta
 from typing import Any
 
 import torch
-from torch._C._distributed_c10d import Backend, ErrorType, PrefixStore, ProcessGroupGloo, Store
+from torch._C._distributed_c10d import Backend, ErrorType, PrefixStore, Store
 
-from . import connections, device, ending, errors, secret
+from . import device, ending, errors, secret
 from .coalesced import Coalesced
 from .counters import Stats
 from .group import Group, Info
 from .rendezvous import exchange
 from .store_end import rank_0_first
 from .work import forward_holders
-
-
-def gloo_at(address: str, store: Store, rank: int, size: int, timeout: timedelta) -> ProcessGroupGloo:
-    """Return a gloo group that reaches the others as ours does, unless GLOO_SOCKET_IFNAME says otherwise.
-
-    By itself gloo goes by the host's name, which may stand for loopback or for another network.
-    """
-    options = ProcessGroupGloo._Options()  # type: ignore[attr-defined]
-    options._timeout = timeout
-    names = os.environ.get("GLOO_SOCKET_IFNAME")
-    if names:
-        options._devices = [ProcessGroupGloo.create_device(interface=name) for name in names.split(",")]
-    else:
-        options._devices = [ProcessGroupGloo.create_device(hostname=address)]
-    options._threads = 2 * len(options._devices)  # as torch does
-    return ProcessGroupGloo(store, rank, size, options)
 
 
 class MulticastBackend(Coalesced):
@@ -67,24 +45,13 @@ class MulticastBackend(Coalesced):
         super().__init__(rank, size, timeout, options)
         forward_holders()
         self._store = store
-        blobs: list[bytes] = []
 
         def meet(blob: bytes) -> list[bytes]:
-            blobs[:] = exchange(store, rank, size, blob, timeout)
-            return blobs
+            return exchange(store, rank, size, blob, timeout)
 
         settings = secret.settings(self.options, store)
         self.group = Group(rank, size, settings, meet, int(timeout.total_seconds() * 1000))
         ending.watch_exceptions()
-        # The store may hold what gloo wrote for processes that are dead, since torchrun keeps one over its
-        # restarts. Blobs have random bits and are the same on all ranks, so they name this meeting alone.
-        meeting = hashlib.sha256(b"".join(blobs)).hexdigest()[:16]
-        self._gloo, gloo = connections.made_by(
-            lambda: gloo_at(self.info().address, PrefixStore(f"gloo/{meeting}", store), rank, size, timeout),
-            size - 1,
-            store,
-        )
-        self.group.disconnect = gloo.end
         self.group.broken = device.failed
         _alive.append(self)
 

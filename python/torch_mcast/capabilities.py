@@ -14,7 +14,7 @@ from . import errors
 from .group_in_python import Base
 from .options import NAME, Options
 from .recorder import Recorder
-from .work import AnyWork, DelegatedWork, JoinedWork
+from .work import AnyWork, JoinedWork
 
 WorkT = TypeVar("WorkT", bound=AnyWork)
 MethodT = TypeVar("MethodT", bound=Callable[..., AnyWork])
@@ -111,12 +111,8 @@ def collective(method: MethodT) -> MethodT:
     def counted(self: Capabilities, *args: Any, **named: Any) -> AnyWork:
         if options is not None and len(args) + len(named) < takes:
             named["opts"] = options()
-        self._sequence = number = self._sequence + 1
-        work = self._coalesce(method(self, *args, **named))
-        for one in work._works if isinstance(work, JoinedWork) else [work]:
-            if isinstance(one, DelegatedWork):
-                self._recorder.delegated(one, number)
-        return work
+        self._sequence += 1
+        return self._coalesce(method(self, *args, **named))
 
     return cast(MethodT, counted)
 

@@ -7,12 +7,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch._C._distributed_c10d import AllreduceOptions
 
 from . import errors, reduction
 from .capabilities import collective
 from .collectives import Collectives
-from .reduction import Reduction
 from .tensor import scatter_into
 from .work import AnyWork, JoinedWork
 
@@ -72,16 +70,16 @@ class Coalesced(Collectives):
         works: list[AnyWork] = []
         for bucket in _buckets(inputs):
             o, i = [outputs[n] for n in bucket], [inputs[n] for n in bucket]
-            known = reduction.find(i[0].dtype, opts.reduceOp)
-            if len(bucket) == 1 or known is None:
-                works += [self._reduce_single(*pair, opts) for pair in zip(o, i, strict=True)]
+            if len(bucket) == 1:
+                works.append(self._reduce_single(o[0], i[0], opts))
             else:
-                works.append(self._reduce_bucket(o, i, known, opts))
+                works.append(self._reduce_bucket(o, i, opts))
         return JoinedWork(works, outputs)
 
     def _reduce_bucket(
-        self, outputs: list[torch.Tensor], inputs: list[torch.Tensor], known: Reduction, opts: Any
+        self, outputs: list[torch.Tensor], inputs: list[torch.Tensor], opts: Any
     ) -> AnyWork:
+        known = reduction.find("reduce_scatter", inputs[0].dtype, opts.reduceOp)
         with torch.no_grad():
             send = torch.cat([t.reshape(self.size(), -1) for t in inputs], dim=1)
             recv = send.new_empty(send.shape[1])
@@ -92,8 +90,6 @@ class Coalesced(Collectives):
     @collective
     def allreduce_coalesced(self, tensors: list[torch.Tensor], opts: Any) -> JoinedWork:
         """Do allreduce for each tensor, as one work."""
-        single = AllreduceOptions()  # gloo takes no others
-        single.reduceOp, single.timeout, opts = opts.reduceOp, opts.timeout, single
         self._check_allreduce(tensors, opts)
         works: list[AnyWork] = []
         for bucket in _buckets(tensors):

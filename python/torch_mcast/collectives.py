@@ -1,6 +1,6 @@
 """The operations that the library does for torch.distributed, a method for each of torch's names.
 
-Reductions that the library does not know go to gloo. All arguments of a call are checked before the call
+All arguments of a call are checked before the call
 begins anything.
 """
 
@@ -11,10 +11,9 @@ from typing import Any
 
 import torch
 
-from . import errors, reduction, shared
+from . import errors, reduction, shared, sparse
 from .capabilities import collective
-from .delegate import CopiedWork, GlooBacked, receiving_by_gloo
-from .group import Group
+from .messages import Messages
 from .reduction import Reduction
 from .tensor import (
     Finish,
@@ -23,21 +22,18 @@ from .tensor import (
     only,
     overlap,
     receiving,
-    require_cpu,
     require_dense,
-    require_reducible,
     require_writable,
     scatter_into,
     sending,
+    shares,
     write,
 )
-from .work import AnyWork, DelegatedWork, JoinedWork, McastWork
+from .work import AnyWork, JoinedWork, McastWork
 
 
-class Collectives(GlooBacked):
+class Collectives(Messages):
     """The collectives of one rank of a group."""
-
-    group: Group
 
     # ---- Allgather
 
@@ -69,7 +65,9 @@ class Collectives(GlooBacked):
             )
 
     @collective
-    def allgather(self, output_lists: list[list[torch.Tensor]], inputs: list[torch.Tensor], opts: Any) -> AnyWork:
+    def allgather(
+        self, output_lists: list[list[torch.Tensor]], inputs: list[torch.Tensor], opts: Any
+    ) -> AnyWork:
         """Gather each rank's input into the list; shapes may differ from rank to rank."""
         outputs, tensor = only(output_lists, "all_gather"), only(inputs, "all_gather")
         self._check_gather_list(outputs, tensor)
@@ -130,7 +128,8 @@ class Collectives(GlooBacked):
             send = send.clone()
         write(outputs[self.rank()], send)
         works = [
-            self._broadcast(send if root == self.rank() else output, root, opts) for root, output in enumerate(outputs)
+            self._broadcast(send if root == self.rank() else output, root, opts)
+            for root, output in enumerate(outputs)
         ]
         return JoinedWork(works, outputs)
 
@@ -144,8 +143,7 @@ class Collectives(GlooBacked):
     def _broadcast(self, tensor: torch.Tensor, root: int, opts: Any) -> McastWork:
         require_dense(tensor)
         require_writable("broadcast", tensor)
-        if not 0 <= root < self.size():
-            raise errors.ArgumentError(f"broadcast: root is {root}, it must be in 0..{self.size() - 1}")
+        self._require_root("broadcast", root)
         if root == self.rank():
             buf, finish = sending(tensor), None
         else:
@@ -181,19 +179,9 @@ class Collectives(GlooBacked):
         return self._reduce_single(output, input, opts)
 
     def _reduce_single(self, output: torch.Tensor, input: torch.Tensor, opts: Any) -> AnyWork:  # noqa: A002
-        self._check_reduce(output, input, opts)
-        known = reduction.find(output.dtype, opts.reduceOp)
-        if known is not None:
-            return self._reduce_flat(output, sending(input), [input], known, opts)
-        memory, finish = receiving_by_gloo(output)
-        send = sending(input)
-        if overlap(memory, send):
-            send = send.clone()
-        method = getattr(self._gloo, "reduce_scatter_single", None) or self._gloo._reduce_scatter_base
-        work = method(memory.view(-1), send.view(-1), opts)  # gloo compares shapes, which need not agree
-        return CopiedWork(work, [output], finish)
+        return self._reduce_flat(output, sending(input), [input], self._check_reduce(output, input, opts), opts)
 
-    def _check_reduce(self, output: torch.Tensor, input: torch.Tensor, opts: Any) -> None:  # noqa: A002
+    def _check_reduce(self, output: torch.Tensor, input: torch.Tensor, opts: Any) -> Reduction:  # noqa: A002
         require_dense(output, input)
         require_writable("reduce_scatter", output)
         if output.dtype != input.dtype:
@@ -205,13 +193,16 @@ class Collectives(GlooBacked):
                 f"reduce_scatter: input has {input.numel()} elements, which is not "
                 f"{self.size()} (ranks) times the {output.numel()} of the output"
             )
-        if reduction.find(output.dtype, opts.reduceOp) is None:
-            require_cpu("this reduce_scatter", output)
-            require_reducible("reduce_scatter", (output, opts))
+        return reduction.find("reduce_scatter", output.dtype, opts.reduceOp)
 
     @collective
-    def reduce_scatter(self, outputs: list[torch.Tensor], input_lists: list[list[torch.Tensor]], opts: Any) -> AnyWork:
-        """Reduce a list of size tensors over ranks; each rank gets the tensor of its number."""
+    def reduce_scatter(
+        self, outputs: list[torch.Tensor], input_lists: list[list[torch.Tensor]], opts: Any
+    ) -> AnyWork:
+        """Reduce a list of size tensors over ranks; each rank gets the tensor of its number.
+
+        Shapes may differ within the list.
+        """
         output, inputs = only(outputs, "reduce_scatter"), only(input_lists, "reduce_scatter")
         require_dense(output, *inputs)
         require_writable("reduce_scatter", output)
@@ -225,21 +216,32 @@ class Collectives(GlooBacked):
                 f"reduce_scatter: output has {output.numel()} elements of {output.dtype}, its place in the "
                 f"list {mine.numel()}; types {sorted({str(t.dtype) for t in inputs})}: both must be the same"
             )
-        known = reduction.find(output.dtype, opts.reduceOp)
-        equal = all(t.numel() == output.numel() for t in inputs)
-        if known is None or not equal:
-            what = "this reduce_scatter" if equal else "reduce_scatter of unequal sizes"
-            require_cpu(what, output)
-            require_reducible(what, (output, opts))
-            memory, finish = receiving_by_gloo(output)
-            parts = [sending(t).view(-1) for t in inputs]  # gloo compares shapes, which need not agree
-            work = self._gloo.reduce_scatter([memory.view(-1)], [parts], opts)
-            return CopiedWork(work, [output], finish)
+        known = reduction.find("reduce_scatter", output.dtype, opts.reduceOp)
+        if any(t.numel() != output.numel() for t in inputs):
+            return self._reduce_unequal(output, inputs, known, opts)
         flat = flat_view(inputs)
         if flat is None:
             with torch.no_grad():
                 flat = torch.cat([t.reshape(-1) for t in inputs])
         return self._reduce_flat(output, flat, inputs, known, opts)
+
+    def _reduce_unequal(
+        self, output: torch.Tensor, inputs: list[torch.Tensor], known: Reduction, opts: Any
+    ) -> AnyWork:
+        """One Reduce a rank: every rank knows all sizes from its list."""
+        memory, finish = receiving(output)
+        sends = [sending(tensor) for tensor in inputs]
+        # The result may be written while contributions to others are still read.
+        for root, send in enumerate(sends):
+            in_place = root == self.rank() and send.data_ptr() == memory.data_ptr()
+            if shares(send, output) and not in_place:
+                sends[root] = send.clone()
+        works = []
+        for root, (send, tensor) in enumerate(zip(sends, inputs, strict=True)):
+            mine = root == self.rank()
+            to = (memory, [tensor], [output]) if mine else (send, [tensor], [])
+            works.append(self._reduce_to(root, send, *to, known, finish if mine else None, opts))
+        return JoinedWork(works, [output])
 
     def _reduce_flat(
         self,
@@ -265,12 +267,52 @@ class Collectives(GlooBacked):
         finish: Finish,
         opts: Any,
     ) -> McastWork:
-        count = recv.numel()
+        count = reduction.count(recv)
         return self._post(
             "reduce_scatter",
             self.group.reduce,
             lambda g, at: g.lib.reduce_scatter(g.live(), send.data_ptr(), recv.data_ptr(), count, *known, at),
-            f"of {count} elements ({recv.dtype}) a rank",
+            f"of {recv.numel()} elements ({recv.dtype}) a rank",
+            inputs,
+            outputs,
+            (send, recv),
+            finish,
+            opts,
+        )
+
+    # ---- Reduce
+
+    @collective
+    def reduce(self, tensors: list[torch.Tensor], opts: Any) -> McastWork:
+        """Reduce a tensor over ranks, in place on opts.rootRank; the others' tensors stay as they are."""
+        tensor, root = only(tensors, "reduce"), opts.rootRank
+        require_dense(tensor)
+        require_writable("reduce", tensor)
+        self._require_root("reduce", root)
+        reduction.require_mean("reduce", tensor.dtype, opts.reduceOp)
+        known = reduction.find("reduce", tensor.dtype, opts.reduceOp)
+        memory, finish = sending(tensor), None
+        if memory is not tensor and root == self.rank():
+            finish = functools.partial(write, tensor, memory)
+        return self._reduce_to(root, memory, memory, tensors, tensors, known, finish, opts)
+
+    def _reduce_to(
+        self,
+        root: int,
+        send: torch.Tensor,
+        recv: torch.Tensor,
+        inputs: list[torch.Tensor],
+        outputs: list[torch.Tensor],
+        known: Reduction,
+        finish: Finish,
+        opts: Any,
+    ) -> McastWork:
+        count = reduction.count(send)
+        return self._post(
+            "reduce",
+            self.group.reduce,
+            lambda g, at: g.lib.reduce(g.live(), send.data_ptr(), recv.data_ptr(), count, *known, root, at),
+            f"of {send.numel()} elements ({send.dtype}) to rank {root}",
             inputs,
             outputs,
             (send, recv),
@@ -282,43 +324,65 @@ class Collectives(GlooBacked):
 
     @collective
     def allreduce(self, tensors: list[torch.Tensor], opts: Any) -> AnyWork:
-        """Reduce a tensor over ranks, in place; all ranks get the same bits. Sparse ones go to gloo."""
+        """Reduce a tensor over ranks, in place; all ranks get the same bits. Of sparse ones, the sum."""
         tensor = only(tensors, "all_reduce")
         self._check_allreduce([tensor], opts)
         return self._allreduce(tensor, opts)
 
     def _check_allreduce(self, tensors: list[torch.Tensor], opts: Any) -> None:
-        dense = [t for t in tensors if t.layout != torch.sparse_coo or t.device.type != "cpu"]
+        dense = [t for t in tensors if t.layout != torch.sparse_coo]
         require_dense(*dense)
         require_writable("all_reduce", *dense)
-        for tensor in {t.dtype: t for t in dense}.values():
-            if reduction.find(tensor.dtype, opts.reduceOp) is None:
-                require_cpu("this all_reduce", tensor)
-                require_reducible("allreduce", (tensor, opts))
+        for dtype in dict.fromkeys(t.dtype for t in dense):
+            reduction.find("all_reduce", dtype, opts.reduceOp)
+        if len(dense) < len(tensors):
+            sparse.require_sum(opts.reduceOp)
 
     def _allreduce(self, tensor: torch.Tensor, opts: Any) -> AnyWork:
         if tensor.layout == torch.sparse_coo:
-            return DelegatedWork(self._gloo.allreduce([tensor], opts))
+            return self._allreduce_sparse(tensor, opts)
         memory = sending(tensor)
         finish = None if memory is tensor else functools.partial(write, tensor, memory)
         return self._allreduce_flat(memory, [tensor], finish, opts)
 
-    def _allreduce_flat(self, memory: torch.Tensor, tensors: list[torch.Tensor], finish: Finish, opts: Any) -> AnyWork:
-        known = reduction.find(memory.dtype, opts.reduceOp)
-        if known is None:
-            return CopiedWork(self._gloo.allreduce([memory], opts), tensors, finish)
-        count = memory.numel()
+    def _allreduce_sparse(self, tensor: torch.Tensor, opts: Any) -> AnyWork:
+        """Gather what each rank has, and add it. A GPU's tensors go through the host's memory.
+
+        Ranks need the sizes of each other first, so the call waits until all have made it.
+        """
+        mine = sparse.on_host(tensor)
+        record = sparse.record(mine)
+        records = record.new_empty(self.size(), record.numel())
+        self._gather_flat(records, record, [record], [records], None, opts).wait()
+        indices, values = sparse.places(mine, records)
+        works = [
+            self._gather_list(indices, mine.indices(), opts),
+            self._gather_list(values, mine.values(), opts),
+        ]
+        return JoinedWork(works, [tensor], functools.partial(sparse.add_up, tensor, indices, values))
+
+    def _allreduce_flat(
+        self, memory: torch.Tensor, tensors: list[torch.Tensor], finish: Finish, opts: Any
+    ) -> McastWork:
+        known = reduction.find("all_reduce", memory.dtype, opts.reduceOp)
+        count = reduction.count(memory)
         return self._post(
             "all_reduce",
             self.group.both,
             lambda g, at: g.lib.allreduce(g.live(), memory.data_ptr(), memory.data_ptr(), count, *known, at),
-            f"of {count} elements ({memory.dtype})",
+            f"of {memory.numel()} elements ({memory.dtype})",
             tensors,
             tensors,
             (memory,),
             finish,
             opts,
         )
+
+    # ---- what all operations share
+
+    def _require_root(self, operation: str, root: int) -> None:
+        if not 0 <= root < self.size():
+            raise errors.ArgumentError(f"{operation}: root is {root}, it must be in 0..{self.size() - 1}")
 
     # Names of torch before the summer of 2026.
     _allgather_base = all_gather_single

@@ -51,7 +51,7 @@ def watch_exceptions() -> None:
 
 @atexit.register
 def end_operations() -> None:
-    """End operations in flight, as their memory goes with the interpreter, and gloo's connections.
+    """End operations in flight, as their memory goes with the interpreter.
 
     Groups with such operations are left here, all before any is waited for: ranks may come to them in any
     order. No thread is started, which Python 3.12.0 and 3.12.1 refuse at exit.
@@ -59,8 +59,6 @@ def end_operations() -> None:
     busy = [group for group in list(open_groups) if group.busy()]
     for group in busy:
         group.leave()
-    for group in list(open_groups):
-        group.disconnect()
     for group in busy:
         while not _wait_left(group, _LOOK_S):
             pass

@@ -236,9 +236,6 @@ class Group:
         self._ending = threading.RLock()  # a signal handler may end the group while its thread closes it
         self._closed = False
         self._leaving: int | None = None  # the library's work, while the group is being left
-        # Ends what goes past the library, such as gloo's connections, so that no rank waits for this
-        # one in it for ever. Called once the group is gone, this rank has waited long enough, or aborts.
-        self.disconnect: Callable[[], None] = _nothing
         # Says whether a device that operations of this process are queued on has failed for good, so that
         # they never end and a group that is left is never gone.
         self.broken: Callable[[], bool] = _no_failure
@@ -278,8 +275,6 @@ class Group:
             return
         self.leave()
         self.wait_left(LINGER_S)
-        if self._leaving is not None:
-            self.disconnect()
 
     def leave(self) -> None:
         """Begin to leave the group, without waiting."""
@@ -318,7 +313,6 @@ class Group:
         self._closed = self.failed = True
         with suppress(errors.ClosedError):  # it is gone already
             self.lib.abort(self.handle, reason)
-        self.disconnect()
         with self._ending:
             self._release_buffers()
 
@@ -336,7 +330,6 @@ class Group:
 
     def _release_buffers(self) -> None:
         """Let go of what the library may have written to until now."""
-        self.disconnect()  # the group may have failed, and a rank may wait for this one in gloo
         if self._leaving is not None:
             self.lib.forget(self._leaving)
             self._leaving = None
@@ -377,10 +370,6 @@ def _interruptible(call: Callable[[], Any]) -> Any:
     if failure:
         raise failure[0]
     return outcome[0]
-
-
-def _nothing() -> None:
-    """Do nothing."""
 
 
 def _no_failure() -> bool:

@@ -21,7 +21,6 @@ from typing import Any, NamedTuple, Protocol
 import torch
 import torch._C._distributed_c10d as c10d
 import torch.distributed as dist
-from torch._C._distributed_c10d import Work
 
 from . import errors
 from ._lib import Account
@@ -88,10 +87,9 @@ class Recorder:
         self._courses: dict[int, Course] = {}
         self._failed: set[int] = set()
         self._late = False
-        self._delegated: weakref.WeakKeyDictionary[Work, int] = weakref.WeakKeyDictionary()
         self._exchanges = 0
         self._exchanged: weakref.WeakKeyDictionary[Operation, int] = weakref.WeakKeyDictionary()
-        # Of the two above: a program may post while torch's debug server looks. Plain dictionaries need none.
+        # Of the one above: a program may post while torch's debug server looks. Plain dictionaries need none.
         self._lock = threading.Lock()
         self._kept = _buffer_size()
         self.on = self._kept > 0
@@ -105,12 +103,6 @@ class Recorder:
         """Note an operation of the library."""
         self._newest = number
         self._posted[work] = number, time.time_ns()
-
-    def delegated(self, work: Work, number: int) -> None:
-        """Note a collective of gloo."""
-        with self._lock:
-            self._newest = number
-            self._delegated[work] = number
 
     def exchanged(self, work: Operation) -> None:
         """Note a send or receive."""
@@ -163,9 +155,8 @@ class Recorder:
         """Write into the entries of this group which operations are done, and their courses."""
         unfinished = {number for work, (number, _) in list(self._posted.items()) if not work.poll()}
         with self._lock:
-            delegated, exchanged = list(self._delegated.items()), list(self._exchanged.items())
+            exchanged = list(self._exchanged.items())
         unfinished |= self._failed - {0}  # which stands for sends and receives
-        unfinished.update(n for work, n in delegated if not work.is_success())
         exchanging = {n for work, n in exchanged if not work.is_success()}
         later, later_exchange = self._newest + 1, self._exchanges + 1
         for entry in reversed(trace["entries"]):

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch._C._distributed_c10d import ReduceOp
 
-from . import _lib
+from . import _lib, errors
 
 _DTYPES: dict[torch.dtype, int] = {
     # BEGIN types: internal/api writes them
@@ -27,19 +27,12 @@ _DTYPES: dict[torch.dtype, int] = {
     torch.float64: _lib.F64,
     # END types
 }
-# What gloo reduces, which takes the operations that the library does not know (torch's
-# ProcessGroupGlooDetail.hpp, GENERATE_ALL_TYPES); complex ones it takes as pairs.
-GLOO_DTYPES = (
-    torch.int8,
-    torch.uint8,
-    torch.int32,
-    torch.int64,
-    torch.float16,
-    torch.bfloat16,
-    torch.float32,
-    torch.float64,
-    torch.bool,
-)
+# A complex number is reduced as a pair of floats.
+_PAIRS: dict[torch.dtype, int] = {
+    torch.complex32: _lib.F16,
+    torch.complex64: _lib.F32,
+    torch.complex128: _lib.F64,
+}
 _OPS: dict[Any, int] = {
     ReduceOp.SUM: _lib.SUM,
     ReduceOp.PRODUCT: _lib.PROD,
@@ -48,15 +41,20 @@ _OPS: dict[Any, int] = {
     ReduceOp.AVG: _lib.AVG,
     ReduceOp.PREMUL_SUM: _lib.PREMUL_SUM,
 }
-# Bools are bytes of 0 or 1 and stay so: a sum is true where any is, as with NCCL. gloo's would be 2 there.
+_BITWISE: dict[Any, int] = {
+    ReduceOp.BAND: _lib.BAND,
+    ReduceOp.BOR: _lib.BOR,
+    ReduceOp.BXOR: _lib.BXOR,
+}
+# Bools are bytes of 0 or 1 and stay so: a sum is true where any is, as with NCCL.
 _OF_BOOLS: dict[Any, int] = {
     ReduceOp.SUM: _lib.MAX,
-    ReduceOp.MAX: _lib.MAX,
-    ReduceOp.BOR: _lib.MAX,
     ReduceOp.PRODUCT: _lib.MIN,
+    ReduceOp.MAX: _lib.MAX,
     ReduceOp.MIN: _lib.MIN,
-    ReduceOp.BAND: _lib.MIN,
+    **_BITWISE,
 }
+_OF_COMPLEX = {op: _OPS[op] for op in (ReduceOp.SUM, ReduceOp.AVG, ReduceOp.PREMUL_SUM)}
 
 
 class Reduction(NamedTuple):
@@ -73,12 +71,44 @@ class Reduction(NamedTuple):
     factor: float
 
 
-def find(dtype: torch.dtype, op: Any) -> Reduction | None:
-    """Return the library's reduction for torch's, or None if it has none."""
-    code, kind = _DTYPES.get(dtype), _OPS.get(getattr(op, "op", op))
+def find(operation: str, dtype: torch.dtype, op: Any) -> Reduction:
+    """Return the library's reduction for torch's.
+
+    Raises:
+        UnsupportedError: elements of this type cannot be reduced.
+        ArgumentError: they cannot be reduced so.
+    """
+    kind = getattr(op, "op", op)
+    number, ops = _DTYPES.get(dtype), _OPS
     if dtype == torch.bool:
-        code, kind = _lib.U8, _OF_BOOLS.get(getattr(op, "op", op))
-    if code is None or kind is None:
-        return None
+        number, ops = _lib.U8, _OF_BOOLS
+    elif dtype.is_complex:
+        number, ops = _PAIRS.get(dtype), _OF_COMPLEX
+    elif not dtype.is_floating_point:
+        ops = _OPS | _BITWISE
+    if number is None:
+        allowed = ", ".join(map(str, [*_DTYPES, torch.bool, *_PAIRS]))
+        raise errors.UnsupportedError(
+            f"{operation}: {dtype} has no such reduction: want one of {allowed}"
+        )
+    if kind not in ops:
+        raise errors.ArgumentError(
+            f"{operation}: {kind.name} of {dtype}: want one of {', '.join(o.name for o in ops)}"
+        )
     # Its pickled state has the factor in every torch; the attribute is younger than 2.11.
-    return Reduction(code, kind, float(op.__getstate__()[1]) if kind == _lib.PREMUL_SUM else 1.0)
+    factor = float(op.__getstate__()[1]) if kind == ReduceOp.PREMUL_SUM else 1.0
+    return Reduction(number, ops[kind], factor)
+
+
+def require_mean(operation: str, dtype: torch.dtype, op: Any) -> None:
+    """Raise ArgumentError for a mean of integers, which would lose its fraction."""
+    if getattr(op, "op", op) == ReduceOp.AVG and not (dtype.is_floating_point or dtype.is_complex):
+        raise errors.ArgumentError(
+            f"{operation}: AVG of {dtype}: only floating-point and complex tensors have a mean here; use SUM "
+            "and divide"
+        )
+
+
+def count(memory: torch.Tensor) -> int:
+    """Return how many elements of the library's type contiguous memory holds."""
+    return memory.numel() * (2 if memory.is_complex() else 1)

@@ -6,10 +6,10 @@ import os
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from typing import Any
 
 from torch._C._distributed_c10d import Store
 
-from .connections import server_of
 from .group import Group, open_groups
 
 _MOST_S = 1.0  # for rank 0 to let go of its store, which it may keep
@@ -36,9 +36,16 @@ def rank_0_first(group: Group, store: Store) -> Iterator[None]:
                 connection.recv(1)  # nothing is ever sent: it returns once the other end has closed
 
 
+def _server_of(store: Any) -> tuple[str, int]:
+    """Return host and port of a TCPStore's server, also under prefixes; "" and 0 of another store."""
+    while (inner := getattr(store, "underlying_store", None)) is not None:
+        store = inner
+    return getattr(store, "host", ""), getattr(store, "port", 0)
+
+
 def _connected(store: Store) -> socket.socket | None:
     """Return a connection to the server of a TCPStore, or None."""
-    host, port = server_of(store)
+    host, port = _server_of(store)
     try:
         return socket.create_connection((host, port), timeout=_MOST_S) if host and port else None
     except OSError:

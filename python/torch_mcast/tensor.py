@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch._C._distributed_c10d import ReduceOp
 
-from . import errors, reduction
+from . import errors
 
 # Copies from staging to outputs, once an operation is done; None: there is nothing to copy.
 Finish = Callable[[], None] | None
@@ -34,50 +33,6 @@ def require_dense(*tensors: torch.Tensor) -> None:
             raise errors.ArgumentError(
                 f"tensors on {tensors[0].device} and {tensor.device}: tensors of a call must be on one device"
             )
-
-
-def require_cpu(operation: str, *tensors: torch.Tensor) -> None:
-    """Raise an error unless all tensors are dense and on the CPU: gloo does the operation."""
-    require_dense(*tensors)
-    if any(tensor.device.type != "cpu" for tensor in tensors):
-        raise errors.UnsupportedError(
-            f"{operation} of CUDA tensors: the mcast backend does all_gather, reduce_scatter, all_reduce and "
-            "broadcast of them, with SUM, PRODUCT, MIN, MAX, AVG and PREMUL_SUM; move the tensors to the "
-            "CPU, or use another group (nccl, gloo)"
-        )
-
-
-def require_reducible(operation: str, args: Sequence[Any]) -> None:
-    """Raise an error for elements that gloo has no reduction for, or no mean.
-
-    It would report an "Invalid scalar type", or sum, fail to divide and leave the sum.
-    """
-    op = getattr(args[-1], "reduceOp", None)
-    if op is None:
-        return
-    for tensor in tensors_in(args):
-        if tensor.dtype not in reduction.GLOO_DTYPES and not tensor.is_complex():
-            allowed = ", ".join(str(dtype) for dtype in reduction.GLOO_DTYPES)
-            raise errors.UnsupportedError(
-                f"{operation}: {tensor.dtype} has no such reduction: want one of {allowed}, or a complex type"
-            )
-        mean = tensor.is_floating_point() or tensor.is_complex()
-        if getattr(op, "op", op) == ReduceOp.AVG and not mean:
-            raise errors.ArgumentError(
-                f"{operation}: AVG of {tensor.dtype}: only floating-point and complex tensors have a mean "
-                "here; use SUM and divide"
-            )
-
-
-def tensors_in(args: Iterable[Any]) -> list[torch.Tensor]:
-    """Return the tensors among arguments, in lists and tuples as well."""
-    found: list[torch.Tensor] = []
-    for arg in args:
-        if isinstance(arg, torch.Tensor):
-            found.append(arg)
-        elif isinstance(arg, (list, tuple)):
-            found.extend(tensors_in(arg))
-    return found
 
 
 def require_writable(operation: str, *outputs: torch.Tensor) -> None:
@@ -158,6 +113,13 @@ def overlap(one: torch.Tensor, other: torch.Tensor) -> bool:
     """Say whether memory of two contiguous tensors is the same in places."""
     a, b = one.data_ptr(), other.data_ptr()
     return a < b + other.nbytes and b < a + one.nbytes
+
+
+def shares(memory: torch.Tensor, output: torch.Tensor) -> bool:
+    """Say whether contiguous memory may hold elements of an output."""
+    if plain(output):
+        return overlap(memory, output)
+    return memory.untyped_storage().data_ptr() == output.untyped_storage().data_ptr()
 
 
 def misplaced(part: torch.Tensor, whole: torch.Tensor, rank: int) -> bool:

@@ -6,6 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
@@ -263,34 +264,67 @@ def _nothing() -> None:
 
 
 class JoinedWork(Work):
-    """Several works as one: the coalesced operations."""
+    """Several works as one: the coalesced operations, and calls that are several operations."""
 
-    def __init__(self, works: Sequence[AnyWork], outputs: list[torch.Tensor] | None = None) -> None:
-        """Join works, with these outputs; None: those of the works, one after another."""
+    def __init__(
+        self,
+        works: Sequence[AnyWork],
+        outputs: list[torch.Tensor] | None = None,
+        finish: Callable[[], None] | None = None,
+    ) -> None:
+        """Join works.
+
+        Args:
+            works: what to join.
+            outputs: tensors that the caller gets results in; None: those of the works, one after another.
+            finish: runs once after all works have succeeded.
+        """
         super().__init__()
         self._works = works
         self._outputs = outputs
+        self._finish = finish
+        self._finishing = threading.RLock()  # a signal handler may wait for the work that it interrupted
+        self._error: Exception | None = None  # of finish
 
     def wait(self, timeout: timedelta = NO_TIMEOUT) -> bool:
         """Wait for all; the timeout is for each."""
         for work in self._works:
             work.wait(timeout)
+        self._complete()
         return True
+
+    def _complete(self) -> None:
+        """Run finish, unless it has run; raise its error, if any."""
+        with self._finishing:
+            if self._finish is not None:
+                try:
+                    self._finish()
+                except Exception as e:
+                    self._error = e
+                self._finish = None
+        if self._error is not None:
+            raise self._error
 
     def is_completed(self) -> bool:
         """Say whether all are done."""
-        return all(work.is_completed() for work in self._works)
+        if not all(work.is_completed() for work in self._works):
+            return False
+        if all(work.is_success() for work in self._works):
+            with suppress(Exception):  # which is kept
+                self._complete()
+        return True
 
     def is_success(self) -> bool:
         """Say whether all are done and well."""
-        return all(work.is_success() for work in self._works)
+        return self.is_completed() and self.exception() is None
 
     def exception(self) -> Exception | None:
         """Return the first error, or None."""
-        return next((e for work in self._works if (e := work.exception()) is not None), None)
+        return next((e for work in self._works if (e := work.exception()) is not None), self._error)
 
     def result(self) -> list[torch.Tensor]:
         """Return all outputs."""
+        self.wait()
         return self._all([work.result() for work in self._works])
 
     def _all(self, results: list[list[torch.Tensor]]) -> list[torch.Tensor]:
@@ -308,57 +342,16 @@ class JoinedWork(Work):
             _probe.found = self
             return _probe_future()
         together = torch.futures.collect_all([work.get_future() for work in self._works])
-        return together.then(lambda done: self._all([each.value() for each in done.value()]))
+
+        def outcome(done: Any) -> list[torch.Tensor]:
+            results = [each.value() for each in done.value()]
+            self._complete()
+            return self._all(results)
+
+        return together.then(outcome)
 
 
-class DelegatedWork(Work):
-    """A work of the embedded gloo, which torch's holder would otherwise cover as well (see unwrap)."""
-
-    def __init__(self, inner: Work) -> None:
-        super().__init__()
-        self._inner = inner
-
-    def is_completed(self) -> bool:
-        """Say whether gloo's work is done."""
-        return self._inner.is_completed()
-
-    def is_success(self) -> bool:
-        """Say whether gloo's work is done and well."""
-        return self._inner.is_success()
-
-    def exception(self) -> Any:
-        """Return gloo's error, or None."""
-        return self._inner.exception()
-
-    def result(self) -> list[torch.Tensor]:
-        """Return gloo's output tensors."""
-        return self._inner.result()
-
-    def synchronize(self) -> None:
-        """Wait as gloo's work does."""
-        self._inner.synchronize()
-
-    def source_rank(self) -> int:
-        """Return the rank that a receive from any rank got its data from."""
-        return self._inner._source_rank()
-
-    def wait(self, timeout: timedelta = NO_TIMEOUT) -> bool:
-        """Wait as gloo's work does."""
-        return self._inner.wait(timeout)
-
-    def get_future(self) -> Any:
-        """Return gloo's future."""
-        if _probe.active:
-            _probe.found = self
-            return _probe_future()
-        return self.future()
-
-    def future(self) -> Any:
-        """Return what get_future returns to a program."""
-        return self._inner.get_future()
-
-
-AnyWork = McastWork | JoinedWork | DelegatedWork
+AnyWork = McastWork | JoinedWork
 
 
 class _Probe(threading.local):
@@ -381,7 +374,7 @@ def unwrap(work: Work) -> AnyWork | None:
     torch wraps the Work of a Python backend in a C++ holder that forwards wait
     and get_future and nothing else. get_future is therefore also the way in.
     """
-    if isinstance(work, (McastWork, JoinedWork, DelegatedWork)):
+    if isinstance(work, (McastWork, JoinedWork)):
         return work
     if type(work) is not Work:
         return None

@@ -77,7 +77,7 @@ func CheckReduction(t reduce.Type, op reduce.Op) error {
 	case !t.OwnLast():
 		return fmt.Errorf("a ring rounds its partial results of %v at every rank; want a type that is its own accumulator, "+
 			"such as f32", t)
-	case op == reduce.PremulSum:
+	case op >= reduce.PremulSum:
 		return fmt.Errorf("a ring does not do %v; want sum, prod, max, min or avg", op)
 	}
 	return nil

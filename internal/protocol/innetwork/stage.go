@@ -348,7 +348,7 @@ func (s *Stage) checkKept(member int, h *wire.Slot, k *wire.SlotKept) (step int,
 // plausible reports whether a header can be of a contribution of such a kind.
 func (s *Stage) plausible(member int, h *wire.Slot, kind wire.SlotKind) bool {
 	return s.meant(h, kind, member) && int(h.Owner) < len(s.cfg.Owner) && (!h.Wide || s.cfg.Wide) &&
-		reduce.Type(h.Type).Valid() && reduce.Op(h.Op).Valid()
+		reduce.Op(h.Op).Takes(reduce.Type(h.Type))
 }
 
 // same reports whether two contributions are of the same operation.

@@ -103,6 +103,9 @@ func newWorld(t require.TestingT, seed uint64, size, calls int) *world {
 			},
 			inPlace: w.rng.IntN(2) == 0,
 		}
+		if c.Type == reduce.I8 && c.Reduction == reduce.Max {
+			c.Reduction = reduce.Bxor
+		}
 		shards := size
 		if w.rng.IntN(3) == 0 {
 			c.To, shards = wire.ToRank(w.rng.IntN(size)), 1

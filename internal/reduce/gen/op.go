@@ -122,7 +122,7 @@ func (f floats) canonical(k *kernel, acc reg.VecVirtual) {
 }
 
 // integerOps are the operations for which the level has an instruction. Signed
-// and unsigned types of one size share the operations that wrap.
+// and unsigned types of one size share the operations that wrap, and all types the bitwise ones.
 func integerOps(l level, lane string) []op {
 	type c = build.Context
 	add := map[string]binary{"8": (*c).VPADDB, "16": (*c).VPADDW, "32": (*c).VPADDD, "64": (*c).VPADDQ}
@@ -155,5 +155,6 @@ func integerOps(l level, lane string) []op {
 	if most[lane] != nil {
 		ops = append(ops, simple("Max", lane, most[lane]), simple("Min", lane, least[lane]))
 	}
-	return ops
+	return append(ops, simple("Band", "Bits", (*c).VANDPS), simple("Bor", "Bits", (*c).VORPS),
+		simple("Bxor", "Bits", (*c).VXORPS))
 }

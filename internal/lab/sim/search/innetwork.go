@@ -63,7 +63,7 @@ func fitInNetwork(s *incnet.Scenario) bool {
 		if root, one := o.To.Root(); one {
 			o.To = wire.ToRank(min(root, t.Ranks-1))
 		}
-		if !o.Type.Valid() || !o.Reduction.Valid() || o.Count < 0 {
+		if !o.Reduction.Takes(o.Type) || o.Count < 0 {
 			return false
 		}
 	}
