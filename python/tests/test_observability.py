@@ -316,7 +316,7 @@ def test_an_operation_is_recorded_before_another_thread_learns_that_it_is_done(w
 
 def test_the_flight_recorder_says_how_long_operations_took_and_who_is_in_them(world: World) -> None:
     for rank, (last, trace) in enumerate(world.run(comes_last)):
-        barrier, *exchanges = trace["entries"]
+        barrier, *exchanges = trace["entries"][-3:]  # those before are of a group of this name that is gone
         began, ended = (barrier[f"time_discovered_{what}_ns"] for what in ("started", "completed"))
         assert began <= ended
         assert last < ended

@@ -253,6 +253,7 @@ class Messages(Posting):
             operation, self.group.messages, start, details, inputs, outputs, (memory,), finish, None, MessageWork
         )
         assert isinstance(work, MessageWork)
+        self._recorder.exchanged(work)
         return self._coalesce(work)
 
     # ---- a barrier that names who is missing

@@ -78,8 +78,6 @@ class McastWork(Work):
         self._future: torch.futures.Future[list[torch.Tensor]] | None = None
         if number:
             recorder.posted(self, number)
-        else:
-            recorder.exchanged(self)
 
     def wait(self, timeout: timedelta = NO_TIMEOUT) -> bool:
         """Block until the operation is done and raise its error, if any.
