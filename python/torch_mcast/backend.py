@@ -1,7 +1,6 @@
 """The torch.distributed backend "mcast".
 
-Allgather, Broadcast, Reduce-Scatter, Allreduce and Barrier are ours; everything else, and
-reductions that the library does not know, goes to an embedded gloo group.
+Allgather, Broadcast, Barrier and all reductions are ours; everything else goes to an embedded gloo group.
 """
 
 from __future__ import annotations
