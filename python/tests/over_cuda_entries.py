@@ -68,6 +68,9 @@ def entries() -> int:
             moved(check, count, torch.float32, layout)
             summed(check, count, torch.float32, layout)
     every_reduction(check)
+    reduced_to_one(check)
+    uneven(check)
+    sparse(check)
     pieces(check)
     return check.results
 
@@ -126,6 +129,61 @@ def every_reduction(check: Checked) -> None:
         dist.reduce_scatter_tensor(out, whole.to(CUDA), op=passed)
         dist.reduce_scatter_tensor(want, whole, op=passed)
         check(out, want, f"reduce_scatter_tensor, {text}")
+
+
+def reduced_to_one(check: Checked) -> None:
+    for number, (dtype, op, passed, count) in enumerate(reductions()):
+        if op == dist.ReduceOp.AVG and not (dtype.is_floating_point or dtype.is_complex):
+            continue
+        root, on = number % SIZE, (behind_others, strided)[number % 2]
+        mine = values(RANK, count, dtype, 4)
+        got, want = on(mine), mine.clone()
+        dist.reduce(got, root, passed)
+        dist.reduce(want, root, passed)
+        check(got, want, f"reduce to {root}, {op} of {count} of {dtype}")
+    big = values(RANK, 70_000_000 // SIZE, torch.uint8, 5)  # in pieces
+    got, want = big.to(CUDA), big.clone()
+    work = dist.reduce(got, SIZE - 1, dist.ReduceOp.BXOR, async_op=True)
+    assert work is not None
+    work.wait()
+    dist.reduce(want, SIZE - 1, dist.ReduceOp.BXOR)
+    check(got, want, "reduce in pieces")
+
+
+def uneven(check: Checked) -> None:
+    """Compare a reduce_scatter of different sizes: apart, in place, and where the result overlaps inputs."""
+    sizes = [1000 * r + 1 for r in range(SIZE)]
+    for dtype in (torch.float32, torch.bfloat16, torch.bool):
+        whole = values(RANK, sum(sizes), dtype, 6)
+        want = torch.zeros(sizes[RANK], dtype=dtype)
+        dist.reduce_scatter(want, list(whole.split(sizes)))
+        for where in ("apart", "in place", "strided", "across inputs"):
+            memory = torch.zeros(2 * sum(sizes), dtype=dtype, device=CUDA)
+            parts = list(memory[: sum(sizes)].copy_(whole).split(sizes))
+            out = {
+                "apart": torch.zeros_like(want, device=CUDA),
+                "in place": parts[RANK],
+                "strided": memory[::2][: sizes[RANK]],
+                "across inputs": memory[SIZE // 2 :][: sizes[RANK]],
+            }[where]
+            dist.reduce_scatter(out, parts)
+            check(out, want, f"reduce_scatter of different sizes of {dtype}, {where}")
+
+
+def sparse(check: Checked) -> None:
+    """Compare sums of sparse tensors, of a rank with no elements as well."""
+    for dtype in (torch.float32, torch.int64):
+        for shape in ([40], [40, 3]):
+            count = 50 * RANK
+            places = values(RANK, count, torch.int64, 7)[None]
+            elements = values(RANK, count, dtype, 8).view(count, *[1] * (len(shape) - 1)).expand(count, *shape[1:])
+            mine = torch.sparse_coo_tensor(places, elements, shape, check_invariants=True)
+            got = mine.to(CUDA)
+            dist.all_reduce(got)
+            dist.all_reduce(mine)
+            assert got.is_coalesced()
+            check(got.indices(), mine.indices(), f"indices of a sparse sum of {dtype}")
+            check(got.values(), mine.values(), f"values of a sparse sum of {dtype}")
 
 
 def pieces(check: Checked) -> None:
@@ -215,6 +273,7 @@ def empty() -> None:
     dist.reduce_scatter_tensor(nothing(), nothing())
     dist.reduce_scatter(nothing(), [nothing() for _ in range(SIZE)])
     dist.all_reduce(nothing())
+    dist.reduce(nothing(), SIZE - 1)
     dist.broadcast(nothing(), SIZE - 1)
     torch.cuda.synchronize()
 
@@ -238,8 +297,8 @@ def refused() -> dict[str, str]:
         "a list's sizes": lambda: dist.all_gather([on(CUDA, 2)] * SIZE, on(CUDA)),
         "inputs' sizes": lambda: dist.reduce_scatter(on(CUDA), [on(CUDA, 4)] * SIZE),
         "types": lambda: dist.all_gather_into_tensor(on(CUDA, 3 * SIZE), on(CUDA, 3, torch.int32)),
-        "BAND": lambda: dist.all_reduce(on(CUDA, 3, torch.int32), op=dist.ReduceOp.BAND),
-        "reduce": lambda: dist.reduce(on(CUDA), 0),
+        "BAND": lambda: dist.all_reduce(on(CUDA), op=dist.ReduceOp.BAND),
+        "AVG of integers": lambda: dist.reduce(on(CUDA, 3, torch.int32), 0, op=dist.ReduceOp.AVG),
         "all_to_all_single": lambda: dist.all_to_all_single(on(CUDA, SIZE), on(CUDA, SIZE)),
         "send": lambda: dist.send(on(CUDA), (RANK + 1) % SIZE),
         "a CUDA graph": recorded,

@@ -281,8 +281,7 @@ class _Both:
 def wait(work: Any, program: Program) -> None:
     """Wait for an outcome as the program says."""
     how = program.wait
-    by_gloo = program.operation.startswith("reduce_scatter") and program.op == "bor"
-    if how in ("future", "callback", "callback waits") and (by_gloo or isinstance(work, _Both)):
+    if how in ("future", "callback", "callback waits") and isinstance(work, _Both):
         how = "work"  # gloo has no future for it
     if how == "work":
         work.wait()

@@ -225,7 +225,7 @@ def means() -> None:
         assert t.tolist() == [6] * 3
 
 
-def test_means_over_gloo(world: World) -> None:
+def test_means(world: World) -> None:
     world.run(means)
 
 

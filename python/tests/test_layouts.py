@@ -151,7 +151,7 @@ def bits_and_bools() -> None:
     check(got, total, "reduce_scatter of uneven sizes")
 
 
-def test_reductions_of_strided_tensors_over_gloo(world: World) -> None:
+def test_reductions_of_strided_tensors(world: World) -> None:
     world.run(bits_and_bools)
 
 

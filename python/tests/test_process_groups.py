@@ -86,7 +86,7 @@ def numbers_of_collectives() -> list[int]:
     tensor = torch.ones(4)
     for post in (
         lambda: dist.all_reduce(tensor, group=group),
-        lambda: dist.reduce(tensor, 0, group=group),  # gloo's counts as well
+        lambda: dist.reduce(tensor, 0, group=group),
         lambda: dist.all_gather_coalesced([[tensor, tensor]] * 4, [tensor, tensor], group=group),
         lambda: exchanged(group),
     ):
@@ -171,5 +171,5 @@ def sparse() -> None:
     assert tensor.to_dense().tolist() == [1, 1, 1, 1, 0]
 
 
-def test_sparse_tensors_are_reduced_by_gloo(world: World) -> None:
+def test_sparse_tensors_are_reduced(world: World) -> None:
     world.run(sparse)

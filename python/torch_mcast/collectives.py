@@ -329,6 +329,8 @@ class Collectives(Messages):
         self._check_allreduce([tensor], opts)
         return self._allreduce(tensor, opts)
 
+    allreduce_sparse = allreduce  # its name for sparse tensors on a GPU
+
     def _check_allreduce(self, tensors: list[torch.Tensor], opts: Any) -> None:
         dense = [t for t in tensors if t.layout != torch.sparse_coo]
         require_dense(*dense)

@@ -21,9 +21,9 @@ def require_sum(op: Any) -> None:
 
 
 def on_host(tensor: torch.Tensor) -> torch.Tensor:
-    """Return a tensor with each of its places once, in the memory of the host."""
+    """Return a tensor in the memory of the host, where it is coalesced: so all sums have the CPU's bits."""
     with torch.no_grad():
-        return tensor.detach().coalesce().cpu()
+        return tensor.detach().cpu().coalesce()
 
 
 def record(mine: torch.Tensor) -> torch.Tensor:
