@@ -278,6 +278,59 @@ def empty() -> None:
     torch.cuda.synchronize()
 
 
+def messages() -> int:
+    """Compare what goes from rank to rank, of tensors that the stream is still to fill; return how many were."""
+    check = Checked()
+    for dtype in (torch.float32, torch.bfloat16, torch.int64, torch.bool):
+        for layout in LAYOUTS:
+            for count in (2, 20_000):
+                exchanged(check, count, dtype, layout)
+    return check.results
+
+
+def exchanged(check: Checked, count: int, dtype: torch.dtype, layout: str) -> None:
+    on, parts_on = LAYOUTS[layout]
+    text = f"{count} of {dtype}, {layout}"
+
+    def given(source: int, to: int) -> torch.Tensor:
+        return values(source, count, dtype, 1 + to)
+
+    row = torch.cat([given(RANK, to) for to in range(SIZE)])
+    column = torch.cat([given(source, RANK) for source in range(SIZE)])
+    nothing = torch.zeros_like(column)
+
+    if layout != "transposed":  # of 2 rows, which not every number of ranks can share
+        got = on(nothing)
+        dist.all_to_all_single(got, on(row))
+        check(got, column, f"all_to_all_single, {text}")
+
+    outs = parts_on(nothing)
+    dist.all_to_all(outs, parts_on(row))
+    check(outs, column, f"all_to_all, {text}")
+
+    root = count % SIZE
+    outs = parts_on(nothing)
+    dist.gather(on(given(RANK, root)), outs if root == RANK else None, root)
+    if root == RANK:
+        check(outs, column, f"gather, {text}")
+    else:
+        check(outs, nothing, f"gather elsewhere, {text}")
+
+    got = on(nothing[:count])
+    dist.scatter(got, parts_on(row) if root == RANK else None, root)
+    check(got, given(root, RANK), f"scatter, {text}")
+
+    to, source = (RANK + 1) % SIZE, (RANK - 1) % SIZE
+    got = on(nothing[:count])
+    sent = dist.isend(on(given(RANK, to)), to)
+    received = dist.irecv(got, source)
+    assert sent is not None
+    assert received is not None
+    received.wait()
+    sent.wait()
+    check(got, given(source, RANK), f"isend and irecv, {text}")
+
+
 def refused() -> dict[str, str]:
     """Return the messages for wrong arguments; none of the errors ends the group."""
 
@@ -299,8 +352,6 @@ def refused() -> dict[str, str]:
         "types": lambda: dist.all_gather_into_tensor(on(CUDA, 3 * SIZE), on(CUDA, 3, torch.int32)),
         "BAND": lambda: dist.all_reduce(on(CUDA), op=dist.ReduceOp.BAND),
         "AVG of integers": lambda: dist.reduce(on(CUDA, 3, torch.int32), 0, op=dist.ReduceOp.AVG),
-        "all_to_all_single": lambda: dist.all_to_all_single(on(CUDA, SIZE), on(CUDA, SIZE)),
-        "send": lambda: dist.send(on(CUDA), (RANK + 1) % SIZE),
         "a CUDA graph": recorded,
     }
     if torch.cuda.device_count() > 1:
