@@ -14,6 +14,7 @@ import argparse
 import json
 import statistics
 import time
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -34,7 +35,7 @@ def main() -> None:
     rank, size = dist.get_rank(), dist.get_world_size()
     groups: dict[str, Any] = {"mcast": dist.group.WORLD, "gloo": dist.new_group(backend="gloo")}
     for nbytes in args.bytes:
-        for name, run, crossing in (("all_to_all", all_to_all, nbytes * (size - 1)), ("shift", shift, nbytes)):
+        for name, run, crosses in OPERATIONS:
             seconds: dict[str, list[float]] = {backend: [] for backend in groups}
             for turn in range(-1, args.rounds):  # the first one makes connections
                 for backend, group in groups.items():
@@ -44,7 +45,7 @@ def main() -> None:
             if rank == 0:
                 for backend, took in seconds.items():
                     p50 = statistics.median(took)
-                    share = crossing * 8 / p50 / (args.rate * OF_A_FRAME)
+                    share = crosses(size) * nbytes * 8 / p50 / (args.rate * OF_A_FRAME)
                     row = {"op": name, "backend": backend, "ranks": size, "bytes": nbytes, "rate": args.rate}
                     row |= {"p50_ms": round(p50 * 1e3, 3), "min_ms": round(min(took) * 1e3, 3)}
                     print(json.dumps(row | {"max_ms": round(max(took) * 1e3, 3), "share": round(share, 3)}), flush=True)
@@ -87,6 +88,14 @@ def slowest(seconds: float) -> float:
     most = torch.tensor([seconds], dtype=torch.float64)
     dist.all_reduce(most, op=dist.ReduceOp.MAX)
     return float(most)
+
+
+Run = Callable[[int, int, int, int, Any], float]
+# The name, what runs it, and how many times its bytes cross a rank's link.
+OPERATIONS: list[tuple[str, Run, Callable[[int], int]]] = [
+    ("all_to_all", all_to_all, lambda size: size - 1),
+    ("shift", shift, lambda size: 1),
+]
 
 
 if __name__ == "__main__":

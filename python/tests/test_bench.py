@@ -25,9 +25,12 @@ def test_sizes() -> None:
 def test_a_wrong_byte_is_counted(collective: str) -> None:
     case = bench._Case(collective, rank=1, ranks=3, nbytes=400)
     case.fill(5)
-    if collective == "allgather":
+    if collective in ("allgather", "alltoall"):
+        start = 100 if collective == "alltoall" else 0
         for r in range(3):
-            case.output[r * 100 : (r + 1) * 100] = case._of(r, 0, 100)
+            case.output[r * 100 : (r + 1) * 100] = case._of(r, start, 100)
+    elif collective == "sendrecv":
+        case.output[:] = case._of(0, 0, 100)
     else:
         start = 100 if collective == "reducescatter" else 0
         case.output[:] = sum(case._of(r, start, 100) for r in range(3))
@@ -69,7 +72,7 @@ def test_a_small_run_end_to_end() -> None:
     seen = [(row["collective"], row["backend"], row["fabric"]) for row in rows]
     assert seen == [
         (collective, backend, fabric)
-        for collective in ("allgather", "reducescatter", "allreduce")
+        for collective in bench.COLLECTIVES
         for backend, fabric in (("gloo", "tcp"), ("mcast", "shm"), ("mcast", "udp"))
     ]
     for row in rows:

@@ -8,14 +8,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from torch._C._distributed_c10d import TCPStore
 from torch.distributed.rendezvous import rendezvous
 
 from torch_mcast import errors, launcher
-from torch_mcast.backend import MulticastBackend
 from torch_mcast.launcher import Place, place
 
-from .limits import LIMIT, LIMIT_S
+from .limits import LIMIT_S
 from .ports import held
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -144,14 +142,3 @@ def test_manifests_are_as_their_schemas_say(tmp_path: Path) -> None:
     ran = subprocess.run([run, broken], capture_output=True, text=True, timeout=LIMIT_S)
     assert ran.returncode == 1
     assert "completionMood" in ran.stderr
-
-
-def test_a_restart_finds_no_address_of_the_dead() -> None:
-    """torchrun keeps one store over its restarts, and gloo writes where its processes listen."""
-    store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
-    written: list[set[str]] = []
-    for _ in range(2):
-        backend = MulticastBackend(store, 0, 1, LIMIT)
-        written.append({key for key in store.list_keys() if "gloo" in key} - set().union(*written))
-        backend.shutdown()
-    assert all(written), "each start writes keys of its own"
