@@ -43,12 +43,12 @@ def main() -> None:
                     if turn >= 0:
                         seconds[backend].append(took)
             if rank == 0:
-                for backend, took in seconds.items():
-                    p50 = statistics.median(took)
+                for backend, each in seconds.items():
+                    p50 = statistics.median(each)
                     share = crosses(size) * nbytes * 8 / p50 / (args.rate * OF_A_FRAME)
                     row = {"op": name, "backend": backend, "ranks": size, "bytes": nbytes, "rate": args.rate}
-                    row |= {"p50_ms": round(p50 * 1e3, 3), "min_ms": round(min(took) * 1e3, 3)}
-                    print(json.dumps(row | {"max_ms": round(max(took) * 1e3, 3), "share": round(share, 3)}), flush=True)
+                    row |= {"p50_ms": round(p50 * 1e3, 3), "min_ms": round(min(each) * 1e3, 3)}
+                    print(json.dumps(row | {"max_ms": round(max(each) * 1e3, 3), "share": round(share, 3)}), flush=True)
     if rank == 0:
         print(json.dumps({"fabric": torch_mcast.info().fabric, "version": torch_mcast.__version__}))
     dist.destroy_process_group()

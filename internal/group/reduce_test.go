@@ -42,8 +42,11 @@ func TestReduceThroughTheSwitch(t *testing.T) {
 	g := world(t, 4, via("shm", node(t, switchd.Config{})))
 	for i, count := range []int{0, 1, 999, 65536, 300_001} {
 		for root := range g {
-			reduceTo(t, g, root, []reduce.Type{reduce.F32, reduce.BF16, reduce.I8}[(i+root)%3], []reduce.Op{reduce.Sum, reduce.Sum,
-				reduce.Bxor}[(i+root)%3], count, root%2 == 0)
+			typ, op := []reduce.Type{reduce.F32, reduce.BF16, reduce.I8}[(i+root)%3], reduce.Sum
+			if typ == reduce.I8 {
+				op = reduce.Bxor
+			}
+			reduceTo(t, g, root, typ, op, count, root%2 == 0)
 		}
 	}
 	for r := range g {

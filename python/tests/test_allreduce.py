@@ -63,7 +63,7 @@ def like_gloo(fabric: str) -> None:
         t = torch.ones(3, dtype=dtype)
         dist.all_reduce(t, group=group, op=dist.ReduceOp.SUM if dtype.is_complex else dist.ReduceOp.MAX)
         assert t.tolist() == [4 if dtype.is_complex else True] * 3
-    with pytest.raises(errors.UnsupportedError, match="fnuz has no such reduction: want one of torch.int8"):
+    with pytest.raises(errors.UnsupportedError, match="fnuz has no such reduction: want one of"):
         dist.all_reduce(torch.zeros(4).to(torch.float8_e4m3fnuz), group=group)
     with c10d._coalescing_manager(group=group):
         many = [torch.full((n,), float(n)) for n in (3, 70)]

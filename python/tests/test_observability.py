@@ -30,7 +30,7 @@ from torch_mcast._lib import Account
 from torch_mcast.work import McastWork
 
 from .limits import LIMIT_S, until
-from .values import distributed
+from .values import distributed, sparse_ones
 from .world import World
 
 
@@ -306,6 +306,27 @@ def recorded() -> list[bool]:
             dist.barrier(group=group)
     dist.destroy_process_group(group)
     return done
+
+
+def reductions() -> list[tuple[bool, str, bool]]:
+    """Return what is recorded of reductions that are several operations of the library, and of one."""
+    group: Any = dist.new_group(backend="mcast")
+    rank = dist.get_rank()
+    dist.reduce(torch.ones(3), 1, group=group)
+    parts = [torch.ones(n) for n in (1, 2, 3, 4)]
+    works = [dist.reduce_scatter(torch.zeros(rank + 1), parts, group=group, async_op=True)]
+    works.append(dist.all_reduce(sparse_ones([[rank]], 4), group=group, async_op=True))
+    for work in works:
+        assert work is not None
+        work.wait()
+    entries = recorder.trace(stacks=False)["entries"]
+    dist.destroy_process_group(group)
+    own = [e for e in entries if e["process_group"][0] == group.group_name]
+    return [("waited_ms" in e, e["state"], e["retired"]) for e in own]
+
+
+def test_the_flight_recorder_knows_calls_that_are_several_operations(world: World) -> None:
+    assert world.run(reductions) == [[(True, "completed", True)] * 3] * 4
 
 
 def test_an_operation_is_recorded_before_another_thread_learns_that_it_is_done(world: World) -> None:

@@ -13,8 +13,12 @@ from torch._C._distributed_c10d import AllreduceCoalescedOptions
 import torch_mcast
 from torch_mcast.registry import backend_of
 
-from .values import group_of
+from .values import group_of, sparse_ones
 from .world import World
+
+DTYPES = [
+    torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.uint8, torch.complex64,
+]  # fmt: skip
 
 
 def drawn(rank: int, nnz: int, shape: list[int], sparse: int, dtype: torch.dtype) -> torch.Tensor:
@@ -29,7 +33,7 @@ def sums(fabric: str, size: int) -> None:
     group, rank = group_of(fabric, size), dist.get_rank()
     if rank >= size:
         return
-    for dtype in (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.uint8, torch.complex64):
+    for dtype in DTYPES:
         for shape, sparse in (([50], 1), ([7, 9], 2), ([20, 3, 2], 1), ([4, 5, 6, 2], 3)):
             for counts in ([3, 9, 0, 40], [0, 0, 0, 0], [5, 5, 5, 5]):
                 inputs = [drawn(r, counts[r], shape, sparse, dtype) for r in range(size)]
@@ -66,15 +70,15 @@ def test_all_ranks_get_the_same_bits(world: World, fabric: str) -> None:
 def joined() -> None:
     backend: Any = backend_of(None)  # torch's own all_reduce_coalesced takes no sparse tensors
     rank = dist.get_rank()
-    a, c = (torch.sparse_coo_tensor([[rank, 0]], [1.0, 1.0], (n,), check_invariants=True) for n in (4, 5))
+    a, c = (sparse_ones([[rank, 0]], n) for n in (4, 5))
     b = torch.full((2,), float(rank))
     work = backend.allreduce_coalesced([a, b, c], AllreduceCoalescedOptions())
     outputs = work.get_future().wait()
     assert [t.to_dense().tolist() for t in outputs] == [[5, 1, 1, 1], [6, 6], [5, 1, 1, 1, 0]]
     assert work.is_completed()
-    leaf = torch.sparse_coo_tensor([[rank]], [1.0], (4,)).requires_grad_()
+    leaf = sparse_ones([[rank]], 4).requires_grad_()
     with torch.inference_mode():
-        kept = torch.sparse_coo_tensor([[rank]], [1.0], (4,))
+        kept = sparse_ones([[rank]], 4)
         first = dist.all_reduce(kept, async_op=True)
     second = dist.all_reduce(leaf, async_op=True)
     assert first is not None
@@ -92,20 +96,17 @@ def test_sparse_tensors_among_others(world: World) -> None:
 
 def unlike() -> list[str]:
     rank, said = dist.get_rank(), []
-    ones = torch.ones(1)
     for t in (
-        torch.sparse_coo_tensor([[0]], ones, (5 if rank == 2 else 6,)),
-        torch.sparse_coo_tensor([[0]], ones.double() if rank == 1 else ones, (6,)),
-        torch.sparse_coo_tensor([[0], [0]], ones, (6, 1))
-        if rank == 3
-        else torch.sparse_coo_tensor([[0]], ones.view(1, 1), (6, 1)),
+        sparse_ones([[0]], 5 if rank == 2 else 6),
+        sparse_ones([[0]], 6).double() if rank == 1 else sparse_ones([[0]], 6),
+        sparse_ones([[0], [0]] if rank == 3 else [[0]], 6, 1),
     ):
         with pytest.raises(torch_mcast.ArgumentError) as caught:
             dist.all_reduce(t)
         said.append(str(caught.value))
     with pytest.raises(torch_mcast.ArgumentError, match="all_reduce: MAX of sparse tensors: they have SUM alone"):
-        dist.all_reduce(torch.sparse_coo_tensor([[0]], ones, (6,)), dist.ReduceOp.MAX)
-    after = torch.sparse_coo_tensor([[rank]], ones, (4,))
+        dist.all_reduce(sparse_ones([[0]], 6), dist.ReduceOp.MAX)
+    after = sparse_ones([[rank]], 4)
     dist.all_reduce(after)
     assert after.to_dense().tolist() == [1.0] * 4
     return said
@@ -114,7 +115,8 @@ def unlike() -> list[str]:
 def test_tensors_that_differ_are_an_error_on_every_rank(world: World) -> None:
     said, *others = world.run(unlike)
     assert all(other == said for other in others)
-    for words, told in zip(("rank 2 torch.float32 of shape [5]", "rank 1 torch.float64", "first 2 dimensions"), said, strict=True):
+    differ = ("rank 2 torch.float32 of shape [5]", "rank 1 torch.float64", "first 2 dimensions")
+    for words, told in zip(differ, said, strict=True):
         assert words in told
         assert told.startswith("all_reduce: a sparse tensor on rank 0 is torch.float32 of shape [6")
         assert told.endswith("they must be alike")
@@ -129,7 +131,8 @@ class Words(torch.nn.Module):
         self.out = torch.nn.Linear(8, 3)
 
     def forward(self, words: torch.Tensor) -> torch.Tensor:
-        return self.out(self.embedding(words))
+        scores: torch.Tensor = self.out(self.embedding(words))
+        return scores
 
 
 def embeddings(fabric: str) -> None:

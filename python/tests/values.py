@@ -37,6 +37,12 @@ def numbers(count: int, dtype: torch.dtype, rank: int, salt: int = 0) -> torch.T
     return values.to(torch.float32).to(dtype) if dtype.is_floating_point else values.to(dtype)
 
 
+def sparse_ones(places: list[list[int]], *shape: int) -> torch.Tensor:
+    """Return ones at places, given as a list for each of the sparse dimensions, which come first."""
+    ones = torch.ones(len(places[0]), *shape[len(places) :])
+    return torch.sparse_coo_tensor(torch.tensor(places), ones, shape, check_invariants=True)
+
+
 def same_bytes(got: torch.Tensor, want: torch.Tensor) -> bool:
     got, want = got.contiguous(), want.contiguous()
     return got.dtype == want.dtype and torch.equal(got.view(torch.uint8), want.view(torch.uint8))

@@ -88,13 +88,9 @@ def find(operation: str, dtype: torch.dtype, op: Any) -> Reduction:
         ops = _OPS | _BITWISE
     if number is None:
         allowed = ", ".join(map(str, [*_DTYPES, torch.bool, *_PAIRS]))
-        raise errors.UnsupportedError(
-            f"{operation}: {dtype} has no such reduction: want one of {allowed}"
-        )
+        raise errors.UnsupportedError(f"{operation}: {dtype} has no such reduction: want one of {allowed}")
     if kind not in ops:
-        raise errors.ArgumentError(
-            f"{operation}: {kind.name} of {dtype}: want one of {', '.join(o.name for o in ops)}"
-        )
+        raise errors.ArgumentError(f"{operation}: {kind.name} of {dtype}: want one of {', '.join(o.name for o in ops)}")
     # Its pickled state has the factor in every torch; the attribute is younger than 2.11.
     factor = float(op.__getstate__()[1]) if kind == ReduceOp.PREMUL_SUM else 1.0
     return Reduction(number, ops[kind], factor)
@@ -104,8 +100,7 @@ def require_mean(operation: str, dtype: torch.dtype, op: Any) -> None:
     """Raise ArgumentError for a mean of integers, which would lose its fraction."""
     if getattr(op, "op", op) == ReduceOp.AVG and not (dtype.is_floating_point or dtype.is_complex):
         raise errors.ArgumentError(
-            f"{operation}: AVG of {dtype}: only floating-point and complex tensors have a mean here; use SUM "
-            "and divide"
+            f"{operation}: AVG of {dtype}: only floating-point and complex tensors have a mean here; use SUM and divide"
         )
 
 

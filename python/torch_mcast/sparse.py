@@ -33,9 +33,7 @@ def record(mine: torch.Tensor) -> torch.Tensor:
     return torch.frombuffer(bytearray(text.encode().ljust(_RECORD_BYTES)), dtype=torch.uint8)
 
 
-def places(
-    mine: torch.Tensor, records: torch.Tensor
-) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+def places(mine: torch.Tensor, records: torch.Tensor) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
     """Return room for the indices and values of each rank.
 
     Raises:
