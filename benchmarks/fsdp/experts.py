@@ -30,7 +30,7 @@ def measure(args: argparse.Namespace, model: str, way: Choice, number: int) -> d
     where = shared_machine()
     with tempfile.TemporaryDirectory() as scratch:
         out = Path(scratch, "run.ndjson")
-        extra = ["--model", model, "--block-ms", str(args.block_ms)]
+        extra = ["--model", model, "--block-ms", str(args.block_ms), "--ahead", str(args.ahead)]
         hosts.train(way, args.testbed, args.steps + WARM, 1, "0", out, lambda *_: None, extra)
         run = read(out)
     steps = run.steps[WARM:]
@@ -39,6 +39,7 @@ def measure(args: argparse.Namespace, model: str, way: Choice, number: int) -> d
         "hosts": args.hosts,
         "rate": args.rate,
         "block_ms": args.block_ms,
+        "ahead": args.ahead,
         "model": model,
         "way": way.name,
         "label": args.label or way.label,
@@ -85,6 +86,7 @@ def main() -> None:
     parser.add_argument("--hosts", type=int, default=4, help="a multiple of 2")
     parser.add_argument("--rate", default="200mbit", help="of a host's link (default: %(default)s)")
     parser.add_argument("--block-ms", type=float, default=hosts.BLOCK_MS, help="compute of a block, forward")
+    parser.add_argument("--ahead", type=int, default=hosts.AHEAD, help="modules that enable() prefetches")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=6, help=f"of a training, after {WARM} that do not count")
     parser.add_argument("--models", default=",".join(MODELS), help="with commas")

@@ -103,7 +103,7 @@ def spread(model: nn.Module, over: Meshes) -> None:
 
 
 def shard(block: nn.Module, over: Meshes, nested: bool, **options: Any) -> None:
-    """Call fully_shard on a block; nested: on its experts by themselves, as before torch 2.13."""
+    """Call fully_shard on a block; nested: on its experts by themselves, as older torch needs it."""
     experts = [part.experts for part in block.modules() if isinstance(part, Moe)]
     if nested:
         for part in experts:

@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks" / "fsd
 import moe
 
 BLOCKS, WIDTH, STEPS = 3, 16, 3
-# Before torch 2.13 a module has one group.
+# In older torch a module has one group.
 LAYOUTS = ["groups", "nested"] if hasattr(_fsdp_common, "ShardPlacementResult") else ["nested"]
 CASES: dict[str, dict[str, Any]] = {
     "one ahead": {},
