@@ -58,7 +58,8 @@ def train(
     """
     command = [
         str(LAB), "testbed", "run", "--name", testbed, *(["--switch"] if choice.switch else []),
-        "--env", f"MCAST_LOSS={loss if choice.backend == 'mcast' else 0}", "--",
+        "--env", f"MCAST_LOSS={loss if choice.backend == 'mcast' else 0}",
+        "--env", "MCAST_GROUP=", "--",  # or all process groups have one, which every host listens to
         sys.executable, str(HERE / "train.py"), "--backend", choice.backend, "--schedule", choice.schedule,
         "--ahead", str(AHEAD), "--steps", str(steps), "--seed", str(seed), "--blocks", str(BLOCKS),
         "--block-ms", str(BLOCK_MS), "--context", str(CONTEXT), "--batch", str(BATCH), "--trace",

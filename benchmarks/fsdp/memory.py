@@ -33,7 +33,7 @@ class Memory:
     def watch(self, blocks: Iterable[Block]) -> None:
         """Look in each step from now on."""
         for block in blocks:
-            block.down.register_forward_hook(self.look)
+            block.mlp.register_forward_hook(self.look)
             block.qkv.register_full_backward_hook(self.look)
 
     def look(self, *_: Any) -> None:

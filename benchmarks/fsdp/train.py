@@ -27,13 +27,14 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, TextIO
 
+import moe
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 from data import batch, load
 from machine import commit
 from memory import Memory, held
-from model import GPT, Shape
+from model import GPT, Mlp, Shape
 from torch.distributed.elastic.multiprocessing.errors import record
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from tracer import Tracer, interfaces, passed
@@ -41,6 +42,7 @@ from tracer import Tracer, interfaces, passed
 import torch_mcast
 
 SCHEDULES = ("overlap", "serial", "plain")
+MODELS = ("dense", "moe", "moe-nested")  # see moe.py
 PRECISIONS = {
     "f32": MixedPrecisionPolicy(),
     # What FSDP2's documentation and torchtitan use: weights travel as bf16, gradients are summed in f32.
@@ -61,6 +63,7 @@ def main() -> None:
     parser.add_argument("--ahead", type=int, default=1, help="modules that --schedule overlap prefetches")
     parser.add_argument("--keep", action="store_true", help="do not reshard after the forward")
     parser.add_argument("--precision", choices=PRECISIONS, default="f32")
+    parser.add_argument("--model", choices=MODELS, default="dense")
     parser.add_argument("--blocks", type=int, default=Shape.blocks)
     parser.add_argument("--width", type=int, default=Shape.width)
     parser.add_argument("--context", type=int, default=Shape.context, help="bytes of a window")
@@ -85,15 +88,22 @@ def main() -> None:
     dist.init_process_group(args.backend, timeout=timedelta(seconds=120))
     rank, shape = dist.get_rank(), Shape(context=args.context, blocks=args.blocks, width=args.width)
     torch.manual_seed(args.seed)
-    model = GPT(shape, args.block_ms / 1000)
-    precision = PRECISIONS[args.precision]
+    model = GPT(shape, args.block_ms / 1000, Mlp if args.model == "dense" else moe.Moe)
+    over = moe.meshes() if args.model != "dense" else None
+    if over is not None:
+        moe.spread(model, over)
+    options: dict[str, Any] = {"mp_policy": PRECISIONS[args.precision]}
     for block in model.blocks:
         # The backward begins with the last block: to free it after its forward would only gather it twice.
-        last = block is model.blocks[-1]
-        fully_shard(block, mp_policy=precision, reshard_after_forward=not args.keep and not last)
-    fully_shard(model, mp_policy=precision)
+        options["reshard_after_forward"] = not args.keep and block is not model.blocks[-1]
+        if over is None:
+            fully_shard(block, **options)
+        else:
+            moe.shard(block, over, args.model == "moe-nested", **options)
+    fully_shard(model, mp_policy=PRECISIONS[args.precision], mesh=over.dense if over is not None else None)
     handle = schedule(model, args)
     tracer = Tracer(handle.timeline if handle and args.trace and rank == 0 else None)
+    clip = torch.nn.utils.clip_grad_norm_ if over is None else moe.clip
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=0.1)
     text, held_out = load()
     memory = Memory()
@@ -121,7 +131,7 @@ def main() -> None:
             forward_s = time.perf_counter() - start
             loss.backward()  # type: ignore[no-untyped-call]
             backward_s = time.perf_counter() - start - forward_s
-            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            clip(model.parameters(), 1.0)
             optimizer.step()
             optimizer.zero_grad()
             step_s = time.perf_counter() - start
@@ -232,6 +242,7 @@ def describe(args: argparse.Namespace, shape: Shape, text_bytes: int) -> dict[st
     return {
         "backend": args.backend,
         "schedule": args.schedule,
+        "model": args.model,
         "ahead": args.ahead,
         "keep": args.keep,
         "precision": args.precision,

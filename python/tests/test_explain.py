@@ -103,9 +103,10 @@ def test_a_first_module_that_is_the_smallest_is_not_to_be_smaller() -> None:
     (f,) = explain(events, waits, 0, end, replace(SETUP, prefetch=1, shards=equal)).findings
     assert f.cause == "first-gather"
     assert "smaller" not in f.remedy
-    larger = equal | {"block0": Shards(900, 900, 4)}
-    (f,) = explain(events, waits, 0, end, replace(SETUP, prefetch=1, shards=larger)).findings
-    assert "smaller first module" in f.remedy
+    for parameters, smaller in ((2, True), (1, False)):
+        larger = equal | {"block0": Shards(900, 900, 4, parameters)}
+        (f,) = explain(events, waits, 0, end, replace(SETUP, prefetch=1, shards=larger)).findings
+        assert ("smaller first module" in f.remedy) == smaller, "an embedding by itself has one parameter"
 
 
 def test_small_messages() -> None:
@@ -130,9 +131,15 @@ def test_uneven_shards() -> None:
 def test_reductions_that_had_to_block() -> None:
     events = [Event("reduce_scatter", 1, 2, MB, "block0")]
     waits = [Wait("reduce_scatter", 1, 2, "block0")]
-    (f,) = explain(events, waits, 0, 3, replace(SETUP, reasons={"block0": "CPU offload"})).findings
-    assert (f.cause, f.modules) == ("blocked-reduce", ("block0",))
-    assert "CPU offload" in f.what
+    for reason, remedy in {
+        "CPU offload: the result is copied": "a model without",
+        "gradient accumulation: the result is added to a gradient": "zero_grad()",
+        "defer_reduce_scatter=False": 'enable(defer_reduce_scatter="auto")',
+    }.items():
+        (f,) = explain(events, waits, 0, 3, replace(SETUP, reasons={"block0": reason})).findings
+        assert (f.cause, f.modules) == ("blocked-reduce", ("block0",))
+        assert reason in f.what
+        assert f.remedy.startswith(remedy), "it does not advise what is done"
     assert not explain(events, waits, 0, 3, SETUP).findings  # the last of a backward has nothing behind it
 
 

@@ -177,9 +177,7 @@ def test_two_communicators_of_fsdp_are_not_said_to_be_serial(
     monkeypatch.setattr(nccl, "is_nccl", lambda group: True)
     monkeypatch.setattr(nccl, "beside", lambda group: (None, "there is one node"))
     monkeypatch.setattr(dist, "get_process_group_ranks", lambda group: next(ranks))
-    monkeypatch.setattr(fsdp, "param_groups", lambda module: [module])
-    modules: Any = parts
-    groups, why = fsdp._choose(None, modules)
+    groups, why = fsdp._choose(None, parts)
     assert groups is None
     assert bool(why) == serial, why
 

@@ -26,6 +26,14 @@ _SMALL = 64 << 10  # bytes of a rank's shard: below, an Allgather takes as long 
 _MANY = 8  # collectives: from so many on a median means something
 _PADDED = 0.10  # of the sent elements are padding
 _BOUND = 0.9  # of the step a kind is in flight: there is nothing left to hide it behind
+# What helps, by how the reason begins for which a Reduce-Scatter was not left in flight.
+_DEFERS = {
+    "defer_reduce_scatter=False": 'enable(defer_reduce_scatter="auto")',
+    "gradient accumulation": "zero_grad() before each backward, or set_requires_gradient_sync(False) in all but "
+    "the last of a step",
+    "the sum is divided": "MixedPrecisionPolicy(reduce_dtype=torch.float32)",
+    "the result is cast": "MixedPrecisionPolicy with the parameters' dtype as reduce_dtype",
+}
 
 
 @dataclass(frozen=True)
@@ -36,11 +44,13 @@ class Shards:
         elements: of all parameters.
         padded: elements that ranks send of them, padding included, all ranks together.
         ranks: how many there are.
+        parameters: how many; none can be gathered in parts.
     """
 
     elements: int
     padded: int
     ranks: int
+    parameters: int = 0
 
     @property
     def padding(self) -> float:
@@ -242,9 +252,11 @@ def _gathers(
     ):
         if _once(first, waited):
             return []  # later steps begin with the same gather, and wait less: the ranks began apart
-        size = {name: s.elements for name, s in setup.shards.items()}
-        smallest = size.get(first.module, math.inf) <= min(size.values(), default=0)
-        smaller = "" if smallest else "a smaller first module (fully_shard on the embedding by itself), or "
+        smaller = (
+            "a smaller first module (fully_shard on the embedding by itself), or "
+            if _divides(first.module, setup)
+            else ""
+        )
         return [
             Finding(
                 "first-gather",
@@ -281,14 +293,14 @@ def _reductions(layers: list[Layer], setup: Setup, exposed: float) -> list[Findi
     if not modules:
         return []
     why = sorted({setup.reasons[m] for m in modules})
+    helps = [text for begin, text in _DEFERS.items() if any(reason.startswith(begin) for reason in why)]
     return [
         Finding(
             "blocked-reduce",
             modules,
             f"the step waits {exposed:.0%} for Reduce-Scatters that could not be left in flight: "
             f"{'; '.join(why)}",
-            'enable(defer_reduce_scatter="auto") and a model without these causes, such as '
-            "MixedPrecisionPolicy(reduce_dtype=None) where gradients are divided or cast afterwards",
+            "; ".join(helps) or "a model without these causes",
             exposed,
         )
     ]
@@ -317,6 +329,14 @@ def _uneven(setup: Setup, in_flight: float) -> list[Finding]:
             in_flight * wasted / whole,
         )
     ]
+
+
+def _divides(module: str, setup: Setup) -> bool:
+    """Say whether a module could be sharded in parts of which the first is worth it."""
+    own = setup.shards.get(module)
+    if own is None:
+        return True  # it is not known
+    return own.parameters != 1 and own.elements > min(s.elements for s in setup.shards.values())
 
 
 def _alone(event: Event, others: list[Event]) -> float:

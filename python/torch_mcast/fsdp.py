@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import logging
 import math
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
@@ -40,7 +41,7 @@ from .in_flight import Reduction
 from .interference import Collective, Meter
 from .lookahead import Lookahead, take_back
 from .nccl import Groups
-from .param_groups import instead, on_cpu, param_groups
+from .param_groups import groups_of, instead
 from .registry import backend_of
 from .timeline import Timeline
 
@@ -52,7 +53,15 @@ _NEEDED = (
     "_set_unshard_async_op",
     "_get_fsdp_state",
 )
-_NEEDED_OF_GROUPS = ("unshard", "pre_forward", "post_backward", "_backward_prefetch", "_prefetch_unshard")
+_NEEDED_OF_GROUPS = (
+    "unshard",
+    "pre_forward",
+    "post_backward",
+    "_backward_prefetch",
+    "_prefetch_unshard",
+    "_all_gather_comm",
+    "_reduce_scatter_comm",
+)
 _NO_TIMEOUT = timedelta(0)
 
 _log = logging.getLogger(__name__)
@@ -63,7 +72,8 @@ class Handle:
 
     Attributes:
         reasons: why the Reduce-Scatter of a module had to block at least once, the latest reason, by the
-            module's name ("" is the root, "norm, head" are two of one group).
+            module's name ("" is the root, "norm, head" are two of one group). Of a module with several
+            groups each has the name of what holds its parameters, such as "block.experts".
         timeline: records collectives and waits between start() and stop().
         deferred: Reduce-Scatters left in flight so far: on a GPU all, for which a stream waits.
         blocked: Reduce-Scatters that the host has waited for at once so far.
@@ -165,8 +175,10 @@ class Handle:
 class _Comm:
     """Memory of this rank for FSDP's staging buffers."""
 
-    def __init__(self, handle: Handle) -> None:
+    def __init__(self, handle: Handle, param_group: Any, name: str) -> None:
         self.handle = handle
+        self.param_group = param_group
+        self.name = name
 
     def allocate(
         self, size: Sequence[int | torch.SymInt], *, dtype: torch.dtype, device: torch.device
@@ -176,11 +188,6 @@ class _Comm:
 
 class _AllGather(_Comm):
     """Allgather that counts the time spent waiting for it."""
-
-    def __init__(self, handle: Handle, param_group: Any, name: str) -> None:
-        super().__init__(handle)
-        self.param_group = param_group
-        self.name = name
 
     def allocate(
         self, size: Sequence[int | torch.SymInt], *, dtype: torch.dtype, device: torch.device
@@ -249,10 +256,8 @@ class _TimedWork(Work):
 class _ReduceScatter(_Comm):
     """Reduce-Scatter that stays in flight where that is legal."""
 
-    def __init__(self, handle: Handle, module: FSDPModule, name: str) -> None:
-        super().__init__(handle)
-        self.module = module
-        self.name = name
+    def __init__(self, handle: Handle, param_group: Any, name: str) -> None:
+        super().__init__(handle, param_group, name)
         self.left: Reduction | None = None  # the latest, until its gradients are handed out
 
     def __call__(
@@ -299,7 +304,7 @@ class _ReduceScatter(_Comm):
 
     def post_backward(self, *_: object) -> None:
         """Do what FSDP does after a module's backward, and hand out its gradients, in flight or not."""
-        (group,) = param_groups(self.module)
+        group = self.param_group
         try:
             type(group).post_backward(group)
         finally:
@@ -317,21 +322,21 @@ class _ReduceScatter(_Comm):
         kind = getattr(op, "op", op)
         if kind not in (dist.ReduceOp.AVG, dist.ReduceOp.PREMUL_SUM):
             return f"the sum is divided afterwards (reduction in {reduce_dtype}, or forced to SUM)"
-        for group in param_groups(self.module):
-            if group._is_hsdp:
-                return "HSDP: an all-reduce over replicas follows"
-            if group._all_reduce_hook is not None:
-                return "set_all_reduce_hook: the hook reads the result"
-            for param in group.fsdp_params:
-                if param.offload_to_cpu:
-                    return "CPU offload: the result is copied"
-                grad_dtype = getattr(param, "sharded_grad_dtype", param.orig_dtype)
-                if grad_dtype is not None and grad_dtype != reduce_dtype:
-                    return f"the result is cast from {reduce_dtype} to {grad_dtype}"
-                if param.sharded_param.grad is not None:
-                    return "gradient accumulation: the result is added to a gradient"
-                if getattr(param.sharded_param, "_post_accumulate_grad_hooks", None):
-                    return "a post-accumulate-grad hook reads the gradient"
+        group = self.param_group
+        if group._is_hsdp:
+            return "HSDP: an all-reduce over replicas follows"
+        if group._all_reduce_hook is not None:
+            return "set_all_reduce_hook: the hook reads the result"
+        for param in group.fsdp_params:
+            if param.offload_to_cpu:
+                return "CPU offload: the result is copied"
+            grad_dtype = getattr(param, "sharded_grad_dtype", param.orig_dtype)
+            if grad_dtype is not None and grad_dtype != reduce_dtype:
+                return f"the result is cast from {reduce_dtype} to {grad_dtype}"
+            if param.sharded_param.grad is not None:
+                return "gradient accumulation: the result is added to a gradient"
+            if getattr(param.sharded_param, "_post_accumulate_grad_hooks", None):
+                return "a post-accumulate-grad hook reads the gradient"
         return None
 
 
@@ -394,61 +399,66 @@ def enable(
             "the model before enable(); of FullyShardedDataParallel (FSDP1) or DistributedDataParallel it "
             "overlaps nothing"
         )
-    group_of = param_groups(named[0][1])[0]
-    if missing := [name for name in _NEEDED_OF_GROUPS if not hasattr(group_of, name)]:
+    parts = [part for _, part in named]
+    if missing := [name for name in _NEEDED_OF_GROUPS if not hasattr(parts[0], name)]:
         raise RuntimeError(
             f"FSDP2's groups of torch {torch.__version__} have no {', '.join(missing)}: "
             "enable() was tried with torch 2.9 to 2.15"
         )
-    handle = Handle(model, defer_reduce_scatter, *_choose(group, [module for _, module in named]))
+    handle = Handle(model, defer_reduce_scatter, *_choose(group, parts))
     if handle.why_serial and dist.get_rank() == 0:
         _log.warning("FSDP's Allgathers and Reduce-Scatters run one after another: %s", handle.why_serial)
-    for name, module in named:
-        groups = param_groups(module)
-        if len(groups) > 1:
-            handle.reasons[name] = "several parameter groups in one module: left to FSDP"
-            continue
-        custom: Any = module  # the interfaces are private classes of torch, so ours only look like them
-        custom.set_custom_all_gather(_AllGather(handle, groups[0], name))
-        reduce_scatter: Any = _ReduceScatter(handle, module, name)
-        custom.set_custom_reduce_scatter(reduce_scatter)
-        instead(groups[0], "post_backward", reduce_scatter.post_backward)
+    for name, part in named:
+        # As set_custom_all_gather and set_custom_reduce_scatter do, which take a module of one group only.
+        part._all_gather_comm = _AllGather(handle, part, name)
+        part._reduce_scatter_comm = reduce_scatter = _ReduceScatter(handle, part, name)
+        instead(part, "post_backward", reduce_scatter.post_backward)
     handle._setup = partial(_setup, handle, named, int(prefetch))
-    take_back(module for _, module in named)
+    take_back(parts)
     if prefetch:
         Lookahead(model, int(prefetch))
     return handle
 
 
-def _named(model: nn.Module) -> list[tuple[str, FSDPModule]]:
-    """Return the modules with parameters; of several that share them the first, under all their names."""
-    names: dict[Any, list[str]] = {}
-    modules: dict[Any, FSDPModule] = {}
+def _named(model: nn.Module) -> list[tuple[str, Any]]:
+    """Return all parameter groups with their names: all those of the modules that share one.
+
+    Where a module has several groups, each has the name of what holds all of its parameters.
+    """
+    shared: dict[Any, list[str]] = {}
+    holders: dict[nn.Module, str] = {}
     for name, module in model.named_modules():
-        if isinstance(module, FSDPModule) and param_groups(module):
-            state = module._get_fsdp_state()
-            names.setdefault(state, []).append(name)
-            modules.setdefault(state, module)
-    return [(", ".join(names[state]), module) for state, module in modules.items()]
+        holders[module] = name
+        if isinstance(module, FSDPModule):
+            shared.setdefault(module._get_fsdp_state(), []).append(name)
+    named: list[tuple[str, Any]] = []
+    for state, names in shared.items():
+        groups = groups_of(state)
+        if len(groups) == 1:
+            named.append((", ".join(names), groups[0]))
+            continue
+        for group in groups:
+            of = [holders[param._module_info.module].replace(".", "/") for param in group.fsdp_params]
+            named.append((os.path.commonpath(of).replace("/", "."), group))
+    return named
 
 
-def _setup(handle: Handle, named: list[tuple[str, FSDPModule]], prefetch: int) -> Setup:
+def _setup(handle: Handle, named: list[tuple[str, Any]], prefetch: int) -> Setup:
     """Return what Handle.explain needs to know of the model."""
-    shards = {}
-    for name, module in named:
-        elements = padded = ranks = 0
-        for group in param_groups(module):
-            ranks = group.mesh_info.shard_mesh_size
-            elements += sum(p._orig_size.numel() for p in group.fsdp_params)
-            padded += sum(p.padded_sharded_param_size.numel() * ranks for p in group.fsdp_params)
-        shards[name] = Shards(elements, padded, ranks)
-    first = param_groups(named[0][1])[0]
+    shards: dict[str, Shards] = {}
+    for name, part in named:
+        ranks = part.mesh_info.shard_mesh_size
+        elements = sum(p._orig_size.numel() for p in part.fsdp_params)
+        padded = sum(p.padded_sharded_param_size.numel() * ranks for p in part.fsdp_params)
+        shards[name] = Shards(elements, padded, ranks, len(part.fsdp_params))
+    first = named[0][1]
     group = handle._group_for("allgather", first._all_gather_process_group)
-    return Setup(prefetch, dist.get_backend(group), not on_cpu(named[0][1]), dict(handle.reasons), shards)
+    on_gpu = first.device.type != "cpu"
+    return Setup(prefetch, dist.get_backend(group), on_gpu, dict(handle.reasons), shards)
 
 
 def _choose(
-    group: dist.ProcessGroup | Groups | None, modules: Sequence[FSDPModule]
+    group: dist.ProcessGroup | Groups | None, parts: Sequence[Any]
 ) -> tuple[Groups | None, str]:
     """Return which groups to use, None: FSDP's own; and why operations over NCCL wait for each other."""
     if isinstance(group, Groups):
@@ -456,7 +466,7 @@ def _choose(
     if group is not None:
         why = "enable(group=...) is one NCCL communicator: give it torch_mcast.nccl.groups()"
         return Groups(group, group), why if nccl.is_nccl(group) else ""
-    shards = list(filter(nccl.is_nccl, (shard for module in modules for shard in _shards(module))))
+    shards = list(filter(nccl.is_nccl, (shard for part in parts for shard in _shards(part))))
     if not shards:
         return None, ""
     groups: Groups | None = None
@@ -466,17 +476,15 @@ def _choose(
     # set_separate_reduce_scatter_group of torch 2.15: FSDP's own are two communicators, without CollNet.
     separate = all(
         getattr(part.mesh_info, "reduce_scatter_process_group", None) is not None
-        for module in modules
-        for part in param_groups(module)
+        for part in parts
         if part.device.type == "cuda"
     )
     return groups, "" if separate else why
 
 
-def _shards(module: FSDPModule) -> Iterator[dist.ProcessGroup]:
-    """Yield the groups over which a module on a GPU gathers and reduces."""
-    for group in param_groups(module):
-        if group.device.type == "cuda":
-            for mesh in (group.mesh_info, group.post_forward_mesh_info):
-                if (shard := getattr(mesh, "shard_process_group", None)) is not None:
-                    yield shard
+def _shards(part: Any) -> Iterator[dist.ProcessGroup]:
+    """Yield the groups over which a parameter group on a GPU gathers and reduces."""
+    if part.device.type == "cuda":
+        for mesh in (part.mesh_info, part.post_forward_mesh_info):
+            if (shard := getattr(mesh, "shard_process_group", None)) is not None:
+                yield shard

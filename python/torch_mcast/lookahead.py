@@ -129,16 +129,11 @@ class Lookahead:
 
     def _chain(self, root: Any, ahead: int) -> None:
         """Let the state of a root and each below it gather for the next ones."""
-        found = (m._get_fsdp_state() for m in root.modules() if isinstance(m, FSDPModule) and param_groups(m))
-        states = list(dict.fromkeys(found))  # modules may share one
-        # The root is not resharded after its forward: its backward comes first and gathers nothing itself.
-        first = 1 if param_groups(root) else 0
-        backward = [*states[:first], *reversed(states[first:])]
-        for order, way in ((states, "ahead"), (backward, "behind")):
+        forward = _states(root.modules())
+        backward = _states(_inside_first(root))[::-1]  # a module's backward begins before that of its parts
+        for order, way in ((forward, "ahead"), (backward, "behind")):
             for i, state in enumerate(order[:-1]):
-                last = self._guesses[
-                    groups_of(state)[-1]
-                ]  # of a module with several groups the last to begin
+                last = self._guesses[groups_of(state)[-1]]  # the last to begin of several
                 groups = (g for s in order[i + 1 : i + 1 + ahead] for g in _in_order(s, way))
                 setattr(last, way, [self._guesses[g] for g in groups])
 
@@ -234,12 +229,24 @@ def _in_order(state: Any, way: str) -> list[Any]:
     return groups if way == "ahead" else groups[::-1]
 
 
-def take_back(modules: Iterable[FSDPModule]) -> None:
-    """Undo what an earlier enable() has made modules gather ahead."""
-    for module in modules:
-        for group in param_groups(module):
-            if isinstance(guess := vars(group).get("unshard"), _Prefetch):
-                guess.lookahead.leave()
+def _states(modules: Iterable[nn.Module]) -> list[Any]:
+    """Return FSDP's states of modules, which may share one, where they have groups."""
+    found = (m._get_fsdp_state() for m in modules if isinstance(m, FSDPModule))
+    return [state for state in dict.fromkeys(found) if groups_of(state)]
+
+
+def _inside_first(module: nn.Module) -> Iterator[nn.Module]:
+    """Yield all modules below a module, and then itself."""
+    for child in module.children():
+        yield from _inside_first(child)
+    yield module
+
+
+def take_back(groups: Iterable[Any]) -> None:
+    """Undo what an earlier enable() has made parameter groups gather ahead."""
+    for group in groups:
+        if isinstance(guess := vars(group).get("unshard"), _Prefetch):
+            guess.lookahead.leave()
 
 
 def _roots(model: nn.Module) -> Iterator[FSDPModule]:
