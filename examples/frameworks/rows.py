@@ -131,9 +131,10 @@ def main() -> None:
     print("\n| framework | version | what you write | result |\n|---|---|---|---|")
     for each in results:
         print(f"| {each['framework']} | {each['version']} | {each['line']} | {each['result']} |")
-    if not args.names:
-        RESULTS.parent.mkdir(parents=True, exist_ok=True)
-        RESULTS.write_text("".join(f"{json.dumps(each)}\n" for each in results))
+    RESULTS.parent.mkdir(parents=True, exist_ok=True)
+    before = RESULTS.read_text().splitlines() if RESULTS.exists() else []
+    rows = {row["row"]: row for row in (*map(json.loads, before), *results)}
+    RESULTS.write_text("".join(f"{json.dumps(rows[r.program])}\n" for r in ROWS if r.program in rows))
     if bad := [each["row"] for each in results if each["result"] != "same"]:
         sys.exit(f"not as over gloo: {', '.join(bad)}")
 

@@ -38,10 +38,10 @@ def names() -> list[str]:
 
 
 def install() -> None:
-    """Have torch ask for the name of each group, if MCAST_REPLACE is set. A second call does nothing."""
-    make = c10d._new_process_group_helper
-    if not os.environ.get(VARIABLE) or hasattr(make, "__wrapped__"):
+    """Have torch's function that makes groups take our name where a name is replaced, if MCAST_REPLACE is set."""
+    if not os.environ.get(VARIABLE):
         return
+    make = c10d._new_process_group_helper
     signature = inspect.signature(make)
 
     @functools.wraps(make)
