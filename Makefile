@@ -75,6 +75,9 @@ conformance: build ## NCCL's view of the library: every version of the ABI, with
 launchers: setup build ## the example under torchrun, mpirun, Slurm and Ray Train, and the manifests for Kubernetes (root)
 	for launcher in torchrun mpirun slurm ray kubernetes; do examples/$$launcher/run; done
 
+frameworks: setup build ## a training with each framework of docs/how-to/frameworks.md, over gloo and over torch-mcast, compared; 2 GB in ~/.cache (ONLY="ray_train trl_sft")
+	examples/frameworks/run $(ONLY)
+
 rdma: build ## the tests that need RDMA devices, and CollNet over them, in a guest of QEMU with soft-RoCE (Debian 12, x86_64)
 	scripts/rdma-test
 
@@ -197,4 +200,4 @@ $(NCCL): scripts/nccl | $(VENV)/.stamp
 	PYTHON=$(PYTHON) scripts/nccl
 	@touch $@
 
-.PHONY: help build build-arm64 setup setup-all nccl quick test test-rest test-all conformance launchers rdma check figures-check figures-mutants check-py docs demo soak random torch-fsdp fuzz imports bench-reduce bench-peers bench-switch bench-gpu gpu-kit bench-nccl release install-check release-check clean distclean toolchain
+.PHONY: help build build-arm64 setup setup-all nccl quick test test-rest test-all conformance launchers frameworks rdma check figures-check figures-mutants check-py docs demo soak random torch-fsdp fuzz imports bench-reduce bench-peers bench-switch bench-gpu gpu-kit bench-nccl release install-check release-check clean distclean toolchain

@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import functools
 import json
+import os
 import re
 import statistics
 import sys
@@ -30,6 +31,7 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import FileStore
 from torch.multiprocessing.spawn import spawn
 
+from . import replace
 from .options import Options
 from .registry import info
 
@@ -182,6 +184,7 @@ class _progress:  # used as a function
 
 def _rank(rank: int, plan: Plan) -> None:
     torch.set_num_threads(1)
+    os.environ.pop(replace.VARIABLE, None)  # gloo is gloo here
     dist.init_process_group(
         "gloo",
         store=FileStore(plan.store, plan.ranks),

@@ -85,6 +85,7 @@ class Info:
         nodes: the number of hosts on which ranks work together, so that data crosses a host's link only
             once; 0: every rank stands alone.
         nodes_reason: why so.
+        replaces: the backend that the program named, where MCAST_REPLACE gave it this one; else "".
     """
 
     rank: int
@@ -108,6 +109,7 @@ class Info:
     ring: tuple[int, ...]
     nodes: int
     nodes_reason: str
+    replaces: str = ""
 
 
 PendingT = TypeVar("PendingT", bound=Pending)
@@ -246,7 +248,7 @@ class Group:
     def info(self) -> Info:
         """Return what the group runs on."""
         got = json.loads(self.lib.info(self.live()))
-        values = {f.name: got[f.name] for f in fields(Info)}
+        values = {f.name: got[f.name] for f in fields(Info) if f.name != "replaces"}
         values["notes"] = tuple(got["notes"] or ())
         values["rails"] = tuple(got["rails"] or ())
         values["ring"] = tuple(got["ring"] or ())

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch.distributed.rendezvous import register_rendezvous_handler
 
-from . import errors, launcher
+from . import errors, launcher, replace
 from .backend import MulticastBackend
 from .counters import Stats
 from .group import Info
@@ -18,6 +19,8 @@ from .registration import Registration
 
 def create(opts: Any, options: object | None) -> MulticastBackend:
     """Make the backend of a new process group; torch calls this."""
+    if replace.names() and not isinstance(options, Options):
+        options = None  # of the backend that ours replaces
     if options is not None and not isinstance(options, Options):
         raise errors.ArgumentError(
             f"pg_options is a {type(options).__name__}: the mcast backend takes torch_mcast.Options"
@@ -31,6 +34,7 @@ def register() -> None:
         return
     dist.Backend.register_backend(NAME, create, extended_api=True, devices=["cpu", "cuda"])
     register_rendezvous_handler(launcher.SCHEME, launcher.rendezvous)
+    replace.install()
 
 
 def backend_of(group: dist.ProcessGroup | None = None) -> MulticastBackend | None:
@@ -53,7 +57,8 @@ def stats(group: dist.ProcessGroup | None = None) -> Stats:
 
 def info(group: dist.ProcessGroup | None = None) -> Info:
     """Return what an mcast group (None: the default group) runs on."""
-    return _mcast_backend(group).info()
+    info = _mcast_backend(group).info()
+    return dataclasses.replace(info, replaces=replace.replaced_in(group))
 
 
 def register_memory(tensor: torch.Tensor, group: dist.ProcessGroup | None = None) -> Registration:
