@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -49,6 +50,7 @@ type Exchange struct {
 	woken    chan struct{} // ends a Sleep before there are streams
 	rest     rest
 	leave    atomic.Bool // Leave was called
+	left     bool        // ... and is under way
 
 	connect sync.Once      // Connect was called, or never will be
 	ended   sync.WaitGroup // of it
@@ -57,6 +59,7 @@ type Exchange struct {
 	reader  fabric.Reader
 	puller  fabric.Puller
 	ops     atomic.Uint64
+	lent    atomic.Uint64 // exchange.Comm.LentBytes
 }
 
 // exchangeCall is an operation in flight.
@@ -170,9 +173,13 @@ func (e *Exchange) Work() bool {
 	}
 	if busy = e.finish() || busy; busy {
 		e.moved = e.clock()
+		e.lent.Store(e.comm.LentBytes())
 	}
 	if e.watched.asked.Load() {
 		e.watched.publish(e.waiting())
+	}
+	if len(e.untraced) > 0 {
+		e.keep(busy, e.clock())
 	}
 	return busy
 }
@@ -235,6 +242,7 @@ func (e *Exchange) post() bool {
 		}
 	}
 	if e.leave.Load() && e.empty() {
+		e.left = true
 		e.comm.Leave()
 	}
 	return len(items) > 0
@@ -274,7 +282,12 @@ func (e *Exchange) pull(from int) bool {
 	if len(to) == 0 {
 		return false
 	}
-	e.comm.Read(from, e.puller.Pull(from, address, to) == nil)
+	err := e.puller.Pull(from, address, to)
+	if errors.Is(err, fabric.ErrWithdrawn) {
+		e.comm.Break(from, err)
+		return false
+	}
+	e.comm.Read(from, err == nil)
 	return true
 }
 
@@ -326,6 +339,9 @@ func (e *Exchange) checkFault() bool {
 		return e.comm.Err() != nil
 	}
 	e.failed = true
+	if e.puller != nil {
+		e.puller.Withdraw() // before the memory is the caller's again
+	}
 	for _, o := range e.shut(err) {
 		e.done(o.work, err)
 	}
@@ -348,8 +364,13 @@ func (e *Exchange) Rest(awake func()) bool {
 		streams = s.Streams
 	}
 	rests := e.rest.begin(streams, awake)
-	unheard := !e.failed && (e.fault.Load() != nil || e.comm.Err() != nil && !e.reported)
-	return rests && !unheard
+	// What has come before that was perhaps not heard.
+	s := e.streams.Load()
+	if streams != nil {
+		e.check(s)
+	}
+	unheard := e.fault.Load() != nil || e.comm.Err() != nil && !e.reported || s != nil && !e.begun || e.leave.Load() && !e.left
+	return rests && (e.failed || !unheard)
 }
 
 // Rouse implements overlap.Rester.
@@ -366,7 +387,7 @@ func (e *Exchange) Stats() ExchangeStats {
 	s := ExchangeStats{Ops: e.ops.Load()}
 	if b := e.streams.Load(); b != nil {
 		f := b.Stats()
-		s.SentBytes, s.ReceivedBytes = f.SentBytes, f.ReceivedBytes
+		s.SentBytes, s.ReceivedBytes = f.SentBytes+e.lent.Load(), f.ReceivedBytes
 	}
 	return s
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 
 	"github.com/torch-mcast/torch-mcast/internal/bootstrap"
 	"github.com/torch-mcast/torch-mcast/internal/hostnet"
@@ -97,6 +98,7 @@ func (p *Opener) openProbed(ctx context.Context, by hostnet.Datagrams, o *udp.Op
 	}
 	peers := peersOf(p.Plan, paths, p.Listener.Network, conns)
 	whole := *o
+	whole.Rails = slices.Clone(o.Rails)
 	narrowToColumn(p.Plan, o)
 	ring := topology.Graph{Rank: o.Rank, Size: o.Size, Order: topology.NewOrder(p.Plan.Ring)}
 	o.Left, o.Right = ring.Left(), ring.Right()

@@ -178,7 +178,7 @@ func (g *Group) fail(err error) {
 	g.messages.engine.Fail(err)
 }
 
-// start sets up the two lanes over an open fabric.
+// start sets up the lanes over an open fabric.
 func (g *Group) start(c *fabrics.Opened) error {
 	g.plan = c.Plan
 	a, s := c.Plan, c.Plan.Settings

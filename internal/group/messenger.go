@@ -54,6 +54,7 @@ func (m *messenger) post(o engine.ExchangeOp) (*Work, error) {
 	if m.shut != nil {
 		return nil, m.shut
 	}
+	// However many there are: a program may post all its receives first, and sends that wait for others to be received.
 	works, err := m.engine.SubmitSteps([]engine.ExchangeOp{o}, nil)
 	if err != nil {
 		return nil, err
@@ -75,7 +76,7 @@ func (m *messenger) stop() {
 	m.engine.Work()
 }
 
-// left says that a rank has left while something of this one was in flight with it.
+// leftAmidst says that a rank has left while something of this one was in flight with it.
 func (g *Group) leftAmidst(e *exchange.LeftError) *Fault {
 	return &Fault{Kind: Left, Rank: e.Rank, Text: fmt.Sprintf("while %s was in flight on rank %d", e.What, g.plan.Rank)}
 }

@@ -66,7 +66,7 @@ func (m *Monitor) Waiting() []Waiting {
 	return nil
 }
 
-// lanesToWatch are those of all levels.
+// lanesToWatch are those of all levels, and the one of messages.
 func (m *Monitor) lanesToWatch() (waits []wait) {
 	for _, l := range m.ops.Levels() {
 		waits = append(waits, wait{lane: l.Gather, among: l.Members}, wait{lane: l.Reduce, among: l.Members})

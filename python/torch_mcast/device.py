@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 import weakref
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from datetime import timedelta
-from typing import NamedTuple
 
 import torch
 
 from . import _lib, errors
+from .tensor import write
 from .work import McastWork
 
 _NO_TIMEOUT = timedelta(0)
@@ -40,27 +39,33 @@ def refuse_capture() -> None:
         )
 
 
-class Mark(NamedTuple):
-    """How far the current stream of a device had come."""
+class CopyIn:
+    """Copies parts in memory of the host to outputs on a device, behind what its stream had when it was made.
 
-    device: torch.device
-    event: torch.cuda.Event
+    Who asks whether an operation is done must not wait for the stream, in which another operation may stand that
+    needs this one: until ready() the operation is not done.
+    """
 
+    def __init__(self, outputs: Sequence[torch.Tensor], parts: Sequence[torch.Tensor]) -> None:
+        """Note how far the current stream of the outputs' device has come."""
+        refuse_capture()
+        self._outputs, self._parts, self._device = outputs, parts, outputs[0].device
+        self._before = torch.cuda.current_stream(self._device).record_event()
 
-def mark(device: torch.device) -> Mark:
-    """Return how far the current stream of a device has come."""
-    refuse_capture()
-    return Mark(device, torch.cuda.current_stream(device).record_event())
+    def ready(self) -> bool:
+        """Say whether the stream has come that far."""
+        try:
+            return bool(self._before.query())
+        except RuntimeError:  # the device has failed: the copy says so
+            return True
 
-
-@contextmanager
-def behind(before: Mark) -> Iterator[None]:
-    """Queue copies behind a mark, on a stream of their own, and wait for their end."""
-    stream = _beside(before.device)
-    stream.wait_event(before.event)
-    with torch.cuda.stream(stream):
-        yield
-    stream.synchronize()
+    def __call__(self) -> None:
+        """Copy, on a stream of its own, and wait for the end."""
+        stream = _beside(self._device)
+        with torch.cuda.stream(stream):
+            for output, part in zip(self._outputs, self._parts, strict=True):
+                write(output, part)
+        stream.synchronize()
 
 
 def failed() -> bool:

@@ -135,9 +135,7 @@ class Lane:
     def post(self, start: Callable[[], int], track: Callable[[int], PendingT]) -> PendingT:
         """Start an operation and return track(handle), waiting for the oldest while the library is full."""
         with self._lock:
-            for work in list(self._inflight):
-                if not work.poll():
-                    break
+            self._reap()
             while True:
                 try:
                     handle = start()
@@ -152,6 +150,12 @@ class Lane:
             posted = track(handle)
             self._inflight[posted] = None
             return posted
+
+    def _reap(self) -> None:
+        """Let go of works that are done, though nobody has waited for them."""
+        for work in list(self._inflight):
+            if not work.poll():
+                break
 
     def oldest(self) -> Pending | None:
         """Return the operation that was posted first, or None."""
@@ -189,6 +193,26 @@ class Lane:
 
 class MessageLane(Lane):
     """Sends and receives, which end in any order, and collectives that are made of them."""
+
+    _LOOKS = 4  # works that a post looks at: more than it adds
+
+    def __init__(self, group: list[Lane] | None = None, name: str = "") -> None:
+        super().__init__(group, name)
+        self._turn: list[Pending] = []  # works to look at
+
+    def _reap(self) -> None:
+        """Look at some works, by turns: one that waits for long does not keep those behind it."""
+        for _ in range(self._LOOKS):
+            if not self._turn:
+                self._turn = list(self._inflight)
+            if not self._turn:
+                return
+            self._turn.pop().poll()
+
+    def clear(self) -> None:
+        """Settle and forget all operations."""
+        self._turn = []
+        super().clear()
 
     def watch(self, work: Pending) -> None:
         """Complete the work's future when it is done, by a thread of its own."""

@@ -28,7 +28,6 @@ from .tensor import (
     require_writable,
     scatter_into,
     sending,
-    write,
 )
 from .work import McastWork, MessageWork
 
@@ -153,15 +152,17 @@ class Messages(Posting):
 
     def _rows(self, what: str, tensor: torch.Tensor, counts: list[int]) -> list[int]:
         """Return how many bytes each rank's rows have."""
-        rows = tensor.shape[0] if tensor.dim() else -1
+        if not tensor.dim():
+            raise errors.ArgumentError(f"all_to_all_single: the {what} is a scalar; it must have rows")
+        rows = tensor.shape[0]
         if counts and (len(counts) != self.size() or min(counts) < 0 or sum(counts) != rows):
             raise errors.ArgumentError(
-                f"all_to_all_single: sizes {list(counts)} of the {what}, which has {max(rows, 0)} rows: "
+                f"all_to_all_single: sizes {list(counts)} of the {what}, which has {rows} rows: "
                 f"one for each of {self.size()} ranks is needed, none below 0, and their sum must be the rows"
             )
         if not counts and rows % self.size():
             raise errors.ArgumentError(
-                f"all_to_all_single: the {what} has {max(rows, 0)} rows, which {self.size()} ranks cannot "
+                f"all_to_all_single: the {what} has {rows} rows, which {self.size()} ranks cannot "
                 "share equally: give sizes"
             )
         row = tensor.nbytes // max(rows, 1)
@@ -259,7 +260,10 @@ class Messages(Posting):
     # ---- a barrier that names who is missing
 
     def monitored_barrier(self, opts: Any, wait_all_ranks: bool) -> None:
-        """Wait for all ranks. On rank 0 an error names the first that is missing, or all of them."""
+        """Wait for all ranks. On rank 0 an error names the first that is missing, or all of them.
+
+        After such an error messages stay in flight, so that leaving the group ends it on all ranks.
+        """
         self._barriers += 1
         tag = _BARRIER_TAG + self._barriers
         timeout = opts.timeout if opts.timeout > timedelta(0) else self._timeout
@@ -270,8 +274,8 @@ class Messages(Posting):
                 self._word(word, 0, tag, sends=False).wait(timeout)
             except errors.WaitTimeoutError as e:
                 raise errors.WaitTimeoutError(
-                    f"monitored_barrier: rank {self.rank()} came to it, and rank 0 did not say within {limit} that "
-                    "all ranks have: its error names the missing ones"
+                    f"Rank {self.rank()} successfully reached monitoredBarrier, but received errors while waiting for "
+                    f"send/recv from rank 0 within {limit}: its own error names the missing ranks"
                 ) from e
             return
         others = range(1, self.size())
@@ -319,8 +323,7 @@ def _incoming(output: torch.Tensor) -> tuple[torch.Tensor, Finish]:
     if output.device.type != "cuda":
         return receiving(output)
     memory = _host_memory(output.numel(), output)
-    before = device.mark(output.device)
-    return memory, functools.partial(_to_device, [output], [memory.view(output.shape)], before)
+    return memory, device.CopyIn([output], [memory])
 
 
 def _outgoing_all(tensors: list[torch.Tensor]) -> torch.Tensor:
@@ -342,20 +345,13 @@ def _incoming_all(outputs: list[torch.Tensor]) -> tuple[torch.Tensor, Finish]:
     memory = _host_memory(sum(sizes), outputs[0])
     parts = list(memory.split(sizes))
     if on_device:
-        return memory, functools.partial(_to_device, outputs, parts, device.mark(outputs[0].device))
+        return memory, device.CopyIn(outputs, parts)
     return memory, functools.partial(scatter_into, outputs, parts)
 
 
 def _host_memory(numel: int, like: torch.Tensor) -> torch.Tensor:
     pinned = like.device.type == "cuda"
     return torch.empty(numel, dtype=like.dtype, device="cpu", pin_memory=pinned)
-
-
-def _to_device(outputs: Sequence[torch.Tensor], parts: Sequence[torch.Tensor], before: device.Mark) -> None:
-    """Copy parts to outputs on a device, behind what its stream had when they were asked for."""
-    with device.behind(before):
-        for output, part in zip(outputs, parts, strict=True):
-            write(output, part)
 
 
 def _require_equal(operation: str, tensor: torch.Tensor, listed: Sequence[torch.Tensor]) -> None:

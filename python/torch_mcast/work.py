@@ -17,6 +17,7 @@ from . import _lib, errors, profile
 from .group import SLICE_MS, Group, Lane
 from .recorder import Recorder
 
+_LOOK_S = 2e-4  # between looks at a device's stream
 NO_TIMEOUT = timedelta(0)  # what torch passes for "none given"
 
 
@@ -65,6 +66,7 @@ class McastWork(Work):
         self._outputs = outputs
         self._keep: tuple[torch.Tensor, ...] = keep
         self._finish = finish
+        self._ready: Callable[[], bool] = getattr(finish, "ready", _yes)  # finish would not wait for a device
         self._timeout = timeout
         self._recorder = recorder
         self._event = event
@@ -105,7 +107,7 @@ class McastWork(Work):
         """Say whether the operation is done, without blocking."""
         if not self._done and self._finisher is None:
             try:
-                ready = self._group.lib.test(self._handle)
+                ready = self._group.lib.test(self._handle) and self._ready()
             except errors.McastError as e:
                 self._end(e)
             else:
@@ -190,6 +192,9 @@ class McastWork(Work):
                 _lib.library()  # raises ForkError
             if not self._group.lib.wait(self._handle, timeout_ms):
                 return
+            if not self._ready():
+                time.sleep(_LOOK_S)
+                return
         except errors.McastError as e:
             self._end(e)
         else:
@@ -208,6 +213,8 @@ class McastWork(Work):
                 return
             self._finisher = threading.get_ident()
             try:
+                if error is None:
+                    self._learn()
                 if error is None and self._finish is not None:
                     with torch.no_grad():
                         self._finish()
@@ -230,6 +237,9 @@ class McastWork(Work):
         if first:
             self._recorder.report(f"{self._name} has failed")
 
+    def _learn(self) -> None:
+        """Ask the library for what it knows of an operation that is done and well, before it forgets."""
+
     def _record(self) -> bool:
         """Note the outcome in the recorder; return whether it is the first failure of the group."""
         if self._error is not None:
@@ -244,10 +254,9 @@ class MessageWork(McastWork):
 
     _source: int | None = None
 
-    def _end(self, error: Exception | None) -> None:
-        if error is None and self._source is None and not self._done and self._outputs:
+    def _learn(self) -> None:
+        if self._outputs:
             self._source = self._group.lib.source(self._handle)
-        super()._end(error)
 
     def source_rank(self) -> int:
         """Return the rank that a receive got its data from."""
@@ -259,6 +268,10 @@ class MessageWork(McastWork):
 
 def _nothing() -> None:
     """Do nothing."""
+
+
+def _yes() -> bool:
+    return True
 
 
 class JoinedWork(Work):

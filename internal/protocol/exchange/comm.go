@@ -25,7 +25,8 @@ const (
 	Eager = 8 << 10
 	// Held is how many such bytes, at most, a rank sends to another before that has taken them.
 	Held = 64 << 10
-	// Piece is how many bytes of a message follow one head. Others have their turn between pieces.
+	// Piece is how many bytes of a message follow one head. Heads go between pieces; granted messages to one rank go one
+	// after another.
 	Piece = 1 << 20
 )
 
@@ -39,7 +40,8 @@ type Comm struct {
 	parts    uint64      // collectives that were posted
 	done     []*Transfer
 	leaving  bool
-	lends    bool // others may read this rank's memory
+	lends    bool   // others may read this rank's memory
+	lent     uint64 // bytes that others have read there
 	err      error
 }
 
@@ -86,6 +88,9 @@ func (c *Comm) Share() {
 		c.peers[r].reads = true
 	}
 }
+
+// LentBytes returns how many bytes other ranks have read from this rank's memory.
+func (c *Comm) LentBytes() uint64 { return c.lent }
 
 // Err returns why nothing can go on, or nil: a *direct.BrokenError, a *collective.MismatchError or a *LeftError.
 func (c *Comm) Err() error { return c.err }
@@ -230,13 +235,12 @@ func (c *Comm) claim(t *Transfer) *offer {
 	if !t.any {
 		return c.peers[t.Peer].claim(t)
 	}
-	first := -1
 	var found *offer
 	for r := range c.peers {
 		for _, o := range c.peers[r].early {
 			if o.taker == nil && t.matches(r, &o.Message) {
 				if found == nil || o.seq < found.seq {
-					first, found = r, o
+					found = o
 				}
 				break
 			}
@@ -245,7 +249,7 @@ func (c *Comm) claim(t *Transfer) *offer {
 	if found == nil {
 		return nil
 	}
-	return c.peers[first].claim(t)
+	return c.peers[found.from].claim(t)
 }
 
 func (p *peer) claim(t *Transfer) *offer {
@@ -278,9 +282,11 @@ func (c *Comm) find(from int, m *wire.Message) *Transfer {
 	return nil
 }
 
-// fits fails unless a receive can take an offer: a send may be shorter, a part of a collective may not.
+// fits fails unless a receive can take an offer: a send may be shorter, a part of a collective may not. If it can, it
+// has its sender.
 func (c *Comm) fits(from int, m *wire.Message, t *Transfer) bool {
 	if m.Of == t.Of && (m.Bytes == uint64(len(t.Memory)) || m.Of == wire.SendReceive && m.Bytes < uint64(len(t.Memory))) {
+		t.Peer = from
 		return true
 	}
 	c.fail(&collective.MismatchError{
@@ -296,7 +302,6 @@ func (c *Comm) match(o *offer, t *Transfer) {
 	if !c.fits(o.from, &o.Message, t) {
 		return
 	}
-	t.Peer = o.from
 	switch {
 	case !o.Follows:
 		c.grant(o.from, &o.Message, t)
@@ -324,7 +329,8 @@ func (c *Comm) taken(from int, number uint32, t *Transfer, bytes int) {
 func (c *Comm) grant(from int, m *wire.Message, t *Transfer) {
 	p := &c.peers[from]
 	t.number, t.Bytes, t.granted = m.Number, int(m.Bytes), true
-	if _, twice := p.expected[m.Number]; twice {
+	_, twice := p.expected[m.Number]
+	if twice || slices.ContainsFunc(p.reading, func(t *Transfer) bool { return t.number == m.Number }) {
 		c.Break(from, errTwice)
 		return
 	}

@@ -354,6 +354,9 @@ func FuzzReceived(f *testing.F) {
 	f.Add(append(head(wire.Message{Kind: wire.MessageOffer, Bytes: 1 << 20, Tag: 1}),
 		head(wire.Message{Kind: wire.MessageData, Number: 0, Bytes: 1 << 19})...))
 	f.Add(head(wire.Message{Kind: wire.MessageBye}))
+	f.Add(head(wire.Message{Kind: wire.MessageOffer, Bytes: 1 << 19, Tag: 9, Address: 1 << 40}))
+	f.Add(head(wire.Message{Kind: wire.MessageOffer, Of: wire.AllToAll, Bytes: 5}))
+	f.Add(head(wire.Message{Kind: wire.MessageGrant, Number: 2})) // of what was sent along
 	f.Fuzz(func(t *testing.T, b []byte) {
 		c := New(0, 2)
 		c.Post(&Transfer{Sends: true, Peer: 1, Memory: make([]byte, 3*Eager)})
@@ -361,7 +364,21 @@ func FuzzReceived(f *testing.F) {
 		c.Post(&Transfer{Peer: 1, Tag: 7, Memory: make([]byte, 100)})
 		c.Share()
 		c.Post(&Transfer{Peer: AnySource, Tag: 1, Memory: make([]byte, 1<<20)})
+		c.Collective(wire.AllToAll, []*Transfer{
+			{Sends: true, Peer: 1, Memory: make([]byte, 5)}, {Peer: 1, Memory: make([]byte, 5)},
+		})
 		c.Received(1, b)
+		for range 3 {
+			if _, to := c.ToRead(1); len(to) > 0 {
+				c.Read(1, len(b)%2 == 0)
+			}
+		}
+		c.Post(&Transfer{Peer: AnySource, Tag: 9, Memory: make([]byte, 1<<20)})
+		done := map[*Transfer]bool{}
+		for d := c.NextDone(); d != nil; d = c.NextDone() {
+			require.False(t, done[d], "done twice")
+			done[d] = true
+		}
 		for b := c.Next(1); len(b) > 0; b = c.Next(1) {
 			c.Sent(1, len(b))
 		}

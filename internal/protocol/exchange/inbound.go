@@ -1,6 +1,7 @@
 package exchange
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -67,26 +68,24 @@ func (c *Comm) handle(from int, m *wire.Message) {
 		c.offered(from, m)
 	case wire.MessageGrant:
 		t := p.offered[m.Number]
-		if t == nil {
+		if t == nil || t.came {
 			c.Break(from, fmt.Errorf("it has asked for message %d, which was not offered", m.Number))
 			return
 		}
 		delete(p.offered, m.Number)
-		if len(t.Memory) == 0 {
-			c.end(t)
-			return
-		}
 		t.granted = true
 		p.granted = append(p.granted, t)
 	case wire.MessageTaken:
 		t := p.offered[m.Number]
-		if t == nil {
-			c.Break(from, fmt.Errorf("it has taken message %d, which was not offered", m.Number))
+		if t == nil || !t.came && t.address == 0 {
+			c.Break(from, fmt.Errorf("it has taken message %d, which it was not given", m.Number))
 			return
 		}
 		delete(p.offered, m.Number)
 		if t.came {
 			p.held -= len(t.Memory)
+		} else {
+			c.lent += uint64(len(t.Memory))
 		}
 		if !t.Done {
 			c.end(t)
@@ -107,23 +106,22 @@ func (c *Comm) handle(from int, m *wire.Message) {
 // offered takes an offer, and finds the receive that it is for.
 func (c *Comm) offered(from int, m *wire.Message) {
 	p := &c.peers[from]
-	if m.Follows && m.Bytes > Eager {
+	switch {
+	case m.Follows && m.Bytes > Eager:
 		c.Break(from, fmt.Errorf("it has sent %d bytes that were not asked for; allowed are %d", m.Bytes, Eager))
+		return
+	case !m.Follows && m.Bytes == 0:
+		c.Break(from, errors.New("it has offered a message of no bytes, and not sent it along"))
 		return
 	}
 	t := c.find(from, m)
-	if t == nil {
-		c.keep(from, m)
-		return
-	}
-	if !c.fits(from, m, t) {
-		return
-	}
-	t.Peer = from
 	switch {
-	case !m.Follows && m.Bytes > 0:
+	case t == nil:
+		c.keep(from, m)
+	case !c.fits(from, m, t):
+	case !m.Follows:
 		c.grant(from, m, t)
-	case !m.Follows || m.Bytes == 0:
+	case m.Bytes == 0:
 		c.taken(from, m.Number, t, 0)
 	default:
 		p.in.body, p.in.into, p.in.taken, p.in.offer = t.Memory[:m.Bytes], t, true, m.Number

@@ -23,6 +23,9 @@ func (c *Comm) tell(to int, m *wire.Message) {
 // offer tells a rank of a message, which comes along if it is small and the rank has room for it.
 func (c *Comm) offer(t *Transfer) {
 	p := &c.peers[t.Peer]
+	for p.offered[p.next] != nil { // after 2^32 offers one may be left
+		p.next++
+	}
 	t.number = p.next
 	p.next++
 	p.offered[t.number] = t
@@ -33,6 +36,7 @@ func (c *Comm) offer(t *Transfer) {
 	t.came = m.Follows
 	if c.lends && len(t.Memory) >= Lent {
 		m.Address = uint64(uintptr(unsafe.Pointer(unsafe.SliceData(t.Memory))))
+		t.address = m.Address
 	}
 	c.tell(t.Peer, &m)
 	if m.Follows {

@@ -28,7 +28,7 @@ type Transfer struct {
 	number  uint32 // of the offer
 	moved   int    // bytes
 	came    bool   // its bytes came behind the offer
-	address uint64 // where they are read from
+	address uint64 // where they are read from, by the receiver
 }
 
 // matches reports whether a receive waits for an offer of a rank.

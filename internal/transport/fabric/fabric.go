@@ -206,9 +206,15 @@ type Reader interface {
 // Puller is Streams between processes that may read each other's memory.
 type Puller interface {
 	Streams
-	// Pull copies what lies at an address in the process of a rank. An error says that it cannot be read.
+	// Pull copies what lies at an address in the process of a rank. An error says that it cannot be read. ErrWithdrawn:
+	// that rank has called Withdraw, and what was copied is perhaps something else.
 	Pull(from int, address uintptr, to []byte) error
+	// Withdraw ends the reads of others from this rank for good.
+	Withdraw()
 }
+
+// ErrWithdrawn says that a rank lets nobody read its memory any more.
+var ErrWithdrawn = errors.New("its operations have ended")
 
 // Sleeper is how an idle agent waits for a fabric.
 type Sleeper interface {

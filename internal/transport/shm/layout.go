@@ -27,6 +27,8 @@ type Layout struct {
 	Chunk  int // payload bytes of a slot, 1 to 16 MiB
 	Slots  int // slots of a rank's ring, 1 to 1024
 	Stream int // bytes of the stream between two ranks, each way; a multiple of 4096, up to 1 GiB
+	// Message is the same of the streams of messages; 0: there are none.
+	Message int
 	// Output is how many bytes of further memory there are, for results that ranks share; up to 1 TiB.
 	// They lie behind all else, and take memory where they are written to alone.
 	Output int
@@ -36,12 +38,15 @@ type Layout struct {
 // for a few ranks, and a region that stays below about 620 MiB for MaxSize of them.
 func DefaultLayout(size int) Layout {
 	const total = 64 << 20 // bytes to aim at, for the rings and for the streams
-	l := Layout{Size: size, Chunk: 128 << 10, Slots: 8, Stream: 256 << 10}
+	l := Layout{Size: size, Chunk: 128 << 10, Slots: 8, Stream: 256 << 10, Message: 256 << 10}
 	for l.Chunk > 32<<10 && size*l.Slots*l.Chunk > total {
 		l.Chunk /= 2
 	}
 	for l.Stream > page && size*(size-1)*l.Stream > total {
 		l.Stream /= 2
+	}
+	for l.Message > page && size*(size-1)*l.Message > total/4 {
+		l.Message /= 2
 	}
 	return l
 }
@@ -64,6 +69,10 @@ func (l Layout) Check() error {
 	if l.Output < 0 || l.Output > maxOutput {
 		return fmt.Errorf("shm: bytes for results: %d, allowed are 0 to %d", l.Output, maxOutput)
 	}
+	if l.Message < 0 || l.Message > maxStream || l.Message%page != 0 {
+		return fmt.Errorf("shm: bytes of a stream of messages: %d, allowed are multiples of %d up to %d", l.Message, page,
+			maxStream)
+	}
 	if l.Stream%page != 0 {
 		return fmt.Errorf("shm: bytes of a stream: %d, allowed are multiples of %d", l.Stream, page)
 	}
@@ -80,8 +89,8 @@ const (
 	sets
 )
 
-// streamPlaces are the offsets of a set of streams, in bytes.
-type streamPlaces struct{ bells, positions, bytes int }
+// streamPlaces are the offsets of a set of streams, and how many bytes each has; 0: there is no such set.
+type streamPlaces struct{ bells, positions, bytes, ring int }
 
 // places are the offsets of the parts of a region, in bytes.
 type places struct {
@@ -96,12 +105,16 @@ func (l Layout) places() (p places) {
 	p.boxes = p.rings + l.Size*l.ringBytes()
 	p.slots = p.boxes + l.Size*len(topology.Distances(l.Size))*mailboxBytes
 	at := p.slots + l.Size*l.Slots*l.slotBytes()
-	for set := range p.streams {
+	for set, bytes := range [sets]int{reductions: l.Stream, messages: l.Message} {
 		s := &p.streams[set]
 		s.bells = at
+		if bytes == 0 {
+			continue
+		}
 		s.positions = s.bells + l.Size*line
 		s.bytes = roundUp(s.positions+l.Size*l.Size*2*line, page)
-		at = s.bytes + l.Size*(l.Size-1)*l.Stream
+		s.ring = bytes
+		at = s.bytes + l.Size*(l.Size-1)*bytes
 	}
 	p.end = at
 	return p

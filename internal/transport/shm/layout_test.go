@@ -42,7 +42,7 @@ func TestDefaultLayoutIsBounded(t *testing.T) {
 // checks that no two share a byte, and counters not even a cache line.
 func TestRegions(t *testing.T) {
 	for size := 1; size <= 9; size++ {
-		l := Layout{Size: size, Chunk: 100, Slots: 3, Stream: page}
+		l := Layout{Size: size, Chunk: 100, Slots: 3, Stream: page, Message: 2 * page}
 		p, owner := l.places(), map[int]string{}
 		claim := func(what string, from, to int) {
 			assert.Zero(t, from%line, "%s of %d ranks", what, size)
@@ -61,7 +61,7 @@ func TestRegions(t *testing.T) {
 		for set, s := range p.streams {
 			claim(fmt.Sprint("bells of streams ", set), s.bells, s.bells+size*line)
 			claim(fmt.Sprint("positions of streams ", set), s.positions, s.positions+size*size*2*line)
-			claim(fmt.Sprint("bytes of streams ", set), s.bytes, s.bytes+size*(size-1)*l.Stream)
+			claim(fmt.Sprint("bytes of streams ", set), s.bytes, s.bytes+size*(size-1)*s.ring)
 		}
 	}
 }

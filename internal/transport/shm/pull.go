@@ -10,6 +10,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
 )
 
 // A rank may read the memory of another, so that large messages are copied once, where the kernel lets processes of
@@ -36,62 +38,56 @@ func (w *Region) name() {
 	word64(w.mem, w.lay.places().names+w.rank*line).Store(uint64(os.Getpid())) // last: it is there then
 }
 
-// process is another rank's, once it was looked for.
-type process struct {
-	looked bool
-	pid    int
-	err    error
+// Withdraw implements fabric.Puller. A read that has begun before finds afterwards that the name is gone.
+func (s *Streams) Withdraw() {
+	word64(s.win.mem, s.win.lay.places().names+s.win.rank*line).Store(withdrawn)
 }
+
+// withdrawn stands for the process number of a rank that lets nobody read its memory any more.
+const withdrawn = 1 << 63
 
 var errOtherProcess = errors.New("shm: the process number of another rank stands for another process here")
 
-// find finds the process of a rank.
-func (w *Region) find(rank int) (p process) {
-	p.looked = true
-	at := w.lay.places().names + rank*line
-	p.pid = int(word64(w.mem, at).Load())
-	if p.pid <= 0 || p.pid > 1<<30 {
-		p.err = errOtherProcess
-		return p
-	}
-	b := w.mem[at:][:nameBytes]
-	address, word := binary.LittleEndian.Uint64(b[8:]), binary.LittleEndian.Uint64(b[16:])
-	var found [8]byte
-	if p.err = readFrom(p.pid, uintptr(address), found[:]); p.err == nil && binary.LittleEndian.Uint64(found[:]) != word {
-		p.err = errOtherProcess
-	}
-	return p
-}
-
 // Pull implements fabric.Puller.
 func (s *Streams) Pull(from int, address uintptr, to []byte) error {
-	p := &s.processes[from]
-	if !p.looked {
-		*p = s.win.find(from)
+	at := s.win.lay.places().names + from*line
+	name := word64(s.win.mem, at)
+	pid := name.Load()
+	switch {
+	case pid == withdrawn:
+		return fabric.ErrWithdrawn
+	case pid == 0 || pid > 1<<30:
+		return errOtherProcess
 	}
-	if p.err != nil {
-		return p.err
+	b := s.win.mem[at:][:nameBytes]
+	known, word := uintptr(binary.LittleEndian.Uint64(b[8:])), binary.LittleEndian.Uint64(b[16:])
+	err := readFrom(int(pid), known, word, address, to)
+	if name.Load() != pid {
+		return fabric.ErrWithdrawn
 	}
-	if err := readFrom(p.pid, address, to); err != nil {
-		p.err = err
-		return err
+	if err == nil {
+		s.tally.received(0, uint64(len(to)), 0, 1)
 	}
-	s.tally.received(0, uint64(len(to)), 0, 1)
-	return nil
+	return err
 }
 
-// readFrom fills a buffer with memory of another process.
-func readFrom(pid int, address uintptr, to []byte) error {
+// readFrom fills a buffer with memory of another process, if the process has a word at a known place.
+func readFrom(pid int, known uintptr, word uint64, address uintptr, to []byte) error {
 	for len(to) > 0 {
-		n, err := unix.ProcessVMReadv(pid, []unix.Iovec{{Base: &to[0], Len: uint64(len(to))}},
-			[]unix.RemoteIovec{{Base: address, Len: len(to)}}, 0)
+		var found [8]byte
+		n, err := unix.ProcessVMReadv(pid,
+			[]unix.Iovec{{Base: &found[0], Len: uint64(len(found))}, {Base: &to[0], Len: uint64(len(to))}},
+			[]unix.RemoteIovec{{Base: known, Len: len(found)}, {Base: address, Len: len(to)}}, 0)
 		runtime.KeepAlive(to)
-		if err != nil {
+		switch {
+		case err != nil:
 			return fmt.Errorf("shm: read memory of process %d: %w", pid, err)
-		}
-		if n == 0 {
+		case n < len(found) || binary.LittleEndian.Uint64(found[:]) != word:
+			return errOtherProcess
+		case n == len(found):
 			return fmt.Errorf("shm: read memory of process %d: nothing is there", pid)
 		}
+		n -= len(found)
 		to, address = to[n:], address+uintptr(n)
 	}
 	return nil

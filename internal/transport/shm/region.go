@@ -19,11 +19,12 @@ import (
 //	28  slots    u32
 //	32  stream   u32
 //	40  output   u64
+//	48  message  u32
 const (
 	magic   = 0x6d6873747361636d
 	version = 2
 
-	headBytes = 48
+	headBytes = 56
 )
 
 var errHeader = errors.New("shm: not a region of this job")
@@ -35,8 +36,8 @@ type Region struct {
 	mem  []byte
 
 	gather  *Gather
-	streams [sets]*Streams
-	output  []byte // until somebody takes it
+	streams [sets]*Streams // nil: there are none
+	output  []byte         // until somebody takes it
 
 	mu   sync.Mutex // guards mem's life against Wake
 	open int        // fabrics not yet closed
@@ -48,7 +49,7 @@ func (w *Region) Gather() *Gather { return w.gather }
 // Streams returns the region's streams for reductions, always the same ones.
 func (w *Region) Streams() *Streams { return w.streams[reductions] }
 
-// Messages returns the region's streams for messages from rank to rank, always the same ones.
+// Messages returns the region's streams for messages from rank to rank, always the same ones, or nil.
 func (w *Region) Messages() *Streams { return w.streams[messages] }
 
 // Output hands over the memory for results, if there is any, and what gives it back: that may be
@@ -61,7 +62,12 @@ func (w *Region) Output() (mem []byte, free func() error) {
 // Close closes all fabrics. The memory goes when all are closed, that for results if nobody has taken it.
 func (w *Region) Close() error {
 	mem, free := w.Output()
-	err := errors.Join(w.gather.Close(), w.Streams().Close(), w.Messages().Close())
+	err := w.gather.Close()
+	for _, s := range w.streams {
+		if s != nil {
+			err = errors.Join(err, s.Close())
+		}
+	}
 	if mem != nil {
 		err = errors.Join(err, free())
 	}
@@ -119,6 +125,7 @@ func prepare(fd int, job uint64, lay Layout) error {
 	binary.LittleEndian.PutUint32(head[28:], uint32(lay.Slots))
 	binary.LittleEndian.PutUint32(head[32:], uint32(lay.Stream))
 	binary.LittleEndian.PutUint64(head[40:], uint64(lay.Output))
+	binary.LittleEndian.PutUint32(head[48:], uint32(lay.Message))
 	if _, err = unix.Pwrite(fd, head, 0); err != nil {
 		return fmt.Errorf("shm: write the region's header: %w", err)
 	}
@@ -164,11 +171,14 @@ func open(fd int, job uint64, rank, size int) (*Region, error) {
 			return nil, errors.Join(err, unix.Munmap(mem))
 		}
 	}
-	w := &Region{lay: lay, rank: rank, mem: mem, output: output, open: 1 + sets}
+	w := &Region{lay: lay, rank: rank, mem: mem, output: output, open: 1}
 	w.name()
 	w.gather = newGather(w)
-	for set := range w.streams {
-		w.streams[set] = newStreams(w, set)
+	for set, p := range lay.places().streams {
+		if p.ring > 0 {
+			w.streams[set] = newStreams(w, set)
+			w.open++
+		}
 	}
 	return w, nil
 }
@@ -202,7 +212,7 @@ func readHeader(mem []byte, job uint64, bytes int) (lay Layout, err error) {
 		Chunk:  int(binary.LittleEndian.Uint32(mem[24:])),
 		Slots:  int(binary.LittleEndian.Uint32(mem[28:])),
 		Stream: int(binary.LittleEndian.Uint32(mem[32:])),
-		Output: int(binary.LittleEndian.Uint64(mem[40:])),
+		Output: int(binary.LittleEndian.Uint64(mem[40:])), Message: int(binary.LittleEndian.Uint32(mem[48:])),
 	}
 	if err := lay.Check(); err != nil {
 		return lay, fmt.Errorf("%w: %w", errHeader, err)

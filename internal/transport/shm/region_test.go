@@ -11,7 +11,9 @@ import (
 )
 
 // small wraps often.
-func small(size int) Layout { return Layout{Size: size, Chunk: 100, Slots: 3, Stream: page} }
+func small(size int) Layout {
+	return Layout{Size: size, Chunk: 100, Slots: 3, Stream: page, Message: page}
+}
 
 // regions maps one region once for each rank, all in this process.
 func regions(t testing.TB, lay Layout) []*Region {

@@ -24,8 +24,6 @@ type Streams struct {
 	out    []outStream // by rank; the own entry stays empty
 	in     []inStream
 	broken []error
-
-	processes []process // of the other ranks
 }
 
 var (
@@ -53,10 +51,10 @@ type inStream struct {
 }
 
 func newStreams(w *Region, set int) *Streams {
-	l, p, size := w.lay, w.lay.places().streams[set], w.lay.Size
+	p, size := w.lay.places().streams[set], w.lay.Size
 	s := &Streams{
 		win: w, bells: make([]doorbell, size), out: make([]outStream, size), in: make([]inStream, size),
-		broken: make([]error, size), processes: make([]process, size),
+		broken: make([]error, size),
 	}
 	pair := func(from, to int) stream {
 		words := p.positions + (from*size+to)*2*line
@@ -65,7 +63,7 @@ func newStreams(w *Region, set int) *Streams {
 			i--
 		}
 		return stream{
-			head: word64(w.mem, words), tail: word64(w.mem, words+line), ring: w.mem[p.bytes+i*l.Stream:][:l.Stream],
+			head: word64(w.mem, words), tail: word64(w.mem, words+line), ring: w.mem[p.bytes+i*p.ring:][:p.ring],
 		}
 	}
 	for r := range size {
