@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -56,6 +57,13 @@ func TestListenerClosesWhenAllAreHere(t *testing.T) {
 	require.False(t, open(g[0]), "nobody dials rank 0")
 	require.True(t, open(g[2]), "before its streams")
 	each(t, 3, firstReduction(g))
+	require.True(t, open(g[2]), "before its messages")
+	each(t, 3, func(r int) error {
+		sizes := []int{1, 1, 1}
+		w, err := g[r].StartAllToAll(make([]byte, 3), make([]byte, 3), sizes, sizes)
+		require.NoError(t, err)
+		return w.WaitUntil(time.Time{})
+	})
 	require.False(t, open(g[1]))
 	require.False(t, open(g[2]))
 }
