@@ -13,7 +13,7 @@ from torch_mcast.backend import MulticastBackend
 
 from .entries import ENTRIES, Check, dist, entry, gathers_into, own
 from .limits import LIMIT
-from .values import group_of
+from .values import group_of, impl, splittable
 
 # ---- groups
 
@@ -60,7 +60,9 @@ def new_subgroups_by_enumeration(rank: int, size: int) -> None:
 
 @entry
 def split_group(rank: int, size: int) -> None:
-    sums_in(dist.split_group(split_ranks=[[0, 2], [1, 3]]), [0, 2] if rank in (0, 2) else [1, 3])
+    with splittable():
+        part = dist.split_group(split_ranks=[[0, 2], [1, 3]])
+    sums_in(part, [0, 2] if rank in (0, 2) else [1, 3])
 
 
 @entry
@@ -143,7 +145,7 @@ def get_pg_count(rank: int, size: int) -> None:
 
 @entry
 def get_process_group_ranks(rank: int, size: int) -> None:
-    assert dist.get_process_group_ranks(None) == list(range(size))
+    assert dist.get_process_group_ranks(dist.group.WORLD) == list(range(size))
 
 
 @entry
@@ -190,7 +192,7 @@ def supports_complex(rank: int, size: int) -> None:
 
 @entry
 def set_timeout(rank: int, size: int) -> None:
-    backend = dist.get_backend_impl()
+    backend = impl()
     before = backend.options._timeout
     dist.set_timeout(timedelta(seconds=33))
     assert backend.options._timeout == timedelta(seconds=33)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 import torch.distributed as dist
 import torch.distributed._functional_collectives as functional
 
@@ -65,6 +66,8 @@ def by_whom(name: str) -> list[str]:
 
 @pytest.mark.parametrize("name", sorted(ENTRIES))
 def test_it_works_as_the_table_says(world: World, name: str) -> None:
+    if name not in public():
+        pytest.skip(f"torch {torch.__version__} has no {name}")
     seen = {who for workers in world.run(by_whom, name) for who in workers}
     if TABLE[name] in ("mcast", "gloo") and name != "monitored_barrier":  # which makes no work
         assert TABLE[name] in seen

@@ -14,7 +14,7 @@ from torch.distributed.tensor import Partial, Replicate, Shard, distribute_tenso
 
 import torch_mcast
 
-from .values import distributed
+from .values import distributed, impl
 from .world import World
 
 
@@ -93,7 +93,7 @@ def saved(folder: str) -> str:
     distributed.checkpoint.load(into, checkpoint_id=folder, process_group=background)
     for name, want in at_save.items():
         assert torch.equal(into["model"][name].full_tensor(), want)
-    said: str = distributed.get_backend_impl(background, torch.device("cpu")).options.lines()
+    said: str = impl(background, torch.device("cpu")).options.lines()
     dist.destroy_process_group(background)
     return said
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -10,8 +11,27 @@ import torch
 import torch.distributed as dist
 
 import torch_mcast
+from torch_mcast.group_in_python import TAKES_BACKENDS
 
 distributed: Any = dist  # with its private names
+CPU = torch.device("cpu")
+
+
+def impl(group: Any = None, device: torch.device = CPU) -> Any:
+    """Return the backend of a group, as get_backend_impl() of newer torch does."""
+    return (group or distributed.group.WORLD)._get_backend(device)
+
+
+@contextlib.contextmanager
+def splittable() -> Iterator[None]:
+    """Bind the default group to a device, which torch before 2.14 wants of a group that is split."""
+    everyone: Any = dist.group.WORLD
+    if not TAKES_BACKENDS:
+        everyone.bound_device_id = torch.device("cpu", 0)
+    try:
+        yield
+    finally:
+        everyone.bound_device_id = None
 
 SUMMABLE = [
     torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2,

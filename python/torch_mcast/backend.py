@@ -12,12 +12,13 @@ from datetime import timedelta
 from typing import Any
 
 import torch
-from torch._C._distributed_c10d import Backend, ErrorType, PrefixStore, ProcessGroupGloo, Store
+from torch._C._distributed_c10d import Backend, PrefixStore, ProcessGroupGloo, Store
 
 from . import connections, device, ending, errors, secret
 from .coalesced import Coalesced
 from .counters import Stats
 from .group import Group, Info
+from .group_in_python import ErrorType
 from .rendezvous import exchange
 from .store_end import rank_0_first
 from .work import forward_holders

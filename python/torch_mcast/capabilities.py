@@ -11,7 +11,7 @@ import torch._C._distributed_c10d as c10d
 from torch._C._distributed_c10d import Backend
 
 from . import errors
-from .group_in_python import Base
+from .group_in_python import Base, keep
 from .options import NAME, Options
 from .recorder import Recorder
 from .work import AnyWork, DelegatedWork, JoinedWork
@@ -93,6 +93,7 @@ class Capabilities(Base):
 _OPTIONS = {
     "all_gather_single_coalesced": c10d.AllgatherOptions,
     "allgather": c10d.AllgatherOptions,
+    "allgather_coalesced": c10d.AllgatherOptions,
     "allreduce": c10d.AllreduceOptions,
     "allreduce_coalesced": c10d.AllreduceCoalescedOptions,
     "barrier": c10d.BarrierOptions,
@@ -113,6 +114,7 @@ def collective(method: MethodT) -> MethodT:
             named["opts"] = options()
         self._sequence = number = self._sequence + 1
         work = self._coalesce(method(self, *args, **named))
+        keep(work, args[:1])
         for one in work._works if isinstance(work, JoinedWork) else [work]:
             if isinstance(one, DelegatedWork):
                 self._recorder.delegated(one, number)

@@ -6,18 +6,35 @@ process group instead, which Python may write. It has one backend for all device
 
 from __future__ import annotations
 
+import enum
+from collections.abc import Iterator
 from types import WrapperDescriptorType
 from typing import Any
 
 import torch
-from torch._C._distributed_c10d import Backend, ProcessGroup
+import torch._C._distributed_c10d as c10d
+from torch._C._distributed_c10d import Backend, PrefixStore, ProcessGroup, Store, Work
 
 # Before torch 2.14 the C++ class of backends has no constructor for Python.
 TAKES_BACKENDS = not isinstance(Backend.__init__, WrapperDescriptorType)
 
 
+class _ErrorType(enum.Enum):
+    """What torch 2.7 and newer say of a backend's state."""
+
+    SUCCESS = 0
+    TIMEOUT = 1
+    COMM_ERROR = 2
+    REMOTE_ERROR = 3
+
+
+ErrorType: Any = getattr(c10d, "ErrorType", _ErrorType)
+
+
 class GroupInPython(ProcessGroup):
     """A process group with operations that are methods of a class in Python."""
+
+    _store: Store
 
     def __init__(self, rank: int, size: int) -> None:
         super().__init__(rank, size)
@@ -61,6 +78,25 @@ class GroupInPython(ProcessGroup):
 
     group_desc = property(getGroupDesc)
 
+    def get_group_store(self) -> Store:
+        """Return the store of the group."""
+        return self._store
+
+    def split_group(
+        self, ranks: list[int], timeout: Any = None, opts: Any = None, group_name: Any = None, group_desc: Any = None
+    ) -> Any:
+        """Make a group of some ranks of this one; None on the others. The timeout is that of opts."""
+        if self.rank() not in ranks:
+            return None
+        part = self.split(PrefixStore(f"{group_name}/", self._store), ranks, opts)
+        part._set_group_name(group_name)
+        part._set_group_desc(group_desc or "")
+        return part
+
+    def split(self, store: Store, ranks: list[int], opts: Any) -> Any:
+        """Make a group of some ranks of this one, which is one of them."""
+        raise NotImplementedError
+
     def _start_coalescing(self, _device: torch.device) -> None:
         self.start_coalescing()
 
@@ -74,6 +110,43 @@ class GroupInPython(ProcessGroup):
     def end_coalescing(self) -> Any:
         """Return the works since start_coalescing as one."""
         raise NotImplementedError
+
+
+# torch 2.7 and newer keep the Python half of a work as long as the C++ half.
+_LOSES_WORKS = torch.__version__.startswith("2.6.")
+
+
+def keep(work: Work, outputs: Any) -> None:
+    """Have outputs keep the Python half of a work until it is waited for, if torch does not keep it.
+
+    torch's C++ code, such as functional collectives, may have the C++ half alone. Without the other half its wait
+    would never end.
+    """
+    if not _LOSES_WORKS:
+        return
+    storages = [tensor.untyped_storage() for tensor in _tensors(outputs)]
+    for storage in storages:
+        storage._mcast_work = work  # type: ignore[attr-defined]
+
+    def letting_go(method: Any) -> Any:
+        def called(*args: Any) -> Any:
+            for storage in storages:
+                if getattr(storage, "_mcast_work", None) is work:
+                    del storage._mcast_work  # type: ignore[attr-defined]
+            return method(*args)
+
+        return called
+
+    for name in ("wait", "get_future"):
+        setattr(work, name, letting_go(getattr(work, name)))
+
+
+def _tensors(outputs: Any) -> Iterator[torch.Tensor]:
+    if isinstance(outputs, torch.Tensor) and outputs.layout == torch.strided:
+        yield outputs
+    elif isinstance(outputs, (list, tuple)):
+        for each in outputs:
+            yield from _tensors(each)
 
 
 Base: Any = Backend if TAKES_BACKENDS else GroupInPython
