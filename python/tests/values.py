@@ -7,14 +7,25 @@ import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import pytest
 import torch
+import torch._C._distributed_c10d as c10d
 import torch.distributed as dist
+from torch.distributed.fsdp import FSDPModule
 
 import torch_mcast
 from torch_mcast.group_in_python import TAKES_BACKENDS
 
 distributed: Any = dist  # with its private names
 CPU = torch.device("cpu")
+
+FLIGHT_RECORDER = pytest.mark.skipif(
+    not hasattr(c10d, "FlightRecorderHook"), reason="before torch 2.15 the Flight Recorder has its own backends alone"
+)
+ENABLE = pytest.mark.skipif(not hasattr(FSDPModule, "set_custom_all_gather"), reason="enable() needs torch 2.9")
+FSDP_ON_CPU = pytest.mark.skipif(
+    not hasattr(torch.cpu.current_stream(), "record_event"), reason="FSDP2 of torch 2.6 takes no CPU tensors"
+)
 
 
 def impl(group: Any = None, device: torch.device = CPU) -> Any:

@@ -11,7 +11,7 @@ import torch._C._distributed_c10d as c10d
 from torch._C._distributed_c10d import Backend
 
 from . import errors
-from .group_in_python import Base, keep
+from .group_in_python import TAKES_BACKENDS, Base, keep
 from .options import NAME, Options
 from .recorder import Recorder
 from .work import AnyWork, DelegatedWork, JoinedWork
@@ -29,7 +29,7 @@ class Capabilities(Base):
 
     supports_coalescing = False  # each send and receive of a batch is a work of its own
     supports_splitting = True
-    supports_shrinking = True
+    supports_shrinking = TAKES_BACKENDS  # before, torch puts a backend that is one in C++ into the smaller group
     supports_reconfigure = False
     supports_window = False
     _supports_time_estimate = False

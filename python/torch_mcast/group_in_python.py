@@ -78,6 +78,9 @@ class GroupInPython(ProcessGroup):
 
     group_desc = property(getGroupDesc)
 
+    def _set_sequence_number_for_group(self) -> None:
+        """Do nothing: numbers begin at 0 on all ranks."""
+
     def get_group_store(self) -> Store:
         """Return the store of the group."""
         return self._store
