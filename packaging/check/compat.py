@@ -106,6 +106,9 @@ def main() -> None:
             "functions": count(functions),
             "tests": count([test for test in tests if test["file"] != FUNCTIONS]),
         }
+        before = next((r for r in read() if r["torch"] == version), row)
+        if before | {"date": ""} == row | {"date": ""}:
+            row = before  # a run with the same results changes nothing
         rows = sorted([*(r for r in read() if r["torch"] != version), row], key=lambda r: key(r["torch"]))
         ROWS.write_text("".join(json.dumps(row) + "\n" for row in rows))
         failed = len(row["functions"]["failed"]) + len(row["tests"]["failed"])
