@@ -202,7 +202,7 @@ def gathers_ahead() -> dict[str, list[int]]:
     seen: dict[str, list[int]] = {}
 
     def look(when: str) -> None:
-        groups = [param_groups(part._get_fsdp_state())[0] for part in model]
+        groups = [param_groups(part)[0] for part in model]
         seen[when] = [i for i, g in enumerate(groups) if g._all_gather_result is not None or g.is_unsharded]
 
     for i, part in enumerate(model):

@@ -40,6 +40,7 @@ class GroupInPython(ProcessGroup):
         super().__init__(rank, size)
         self._group_name = ""
         self._group_desc = ""
+        self._splits = 0
 
     def _get_backend(self, _device: torch.device) -> Any:
         """Return the backend of a device: this."""
@@ -88,10 +89,13 @@ class GroupInPython(ProcessGroup):
     def split_group(
         self, ranks: list[int], timeout: Any = None, opts: Any = None, group_name: Any = None, group_desc: Any = None
     ) -> Any:
-        """Make a group of some ranks of this one; None on the others. The timeout is that of opts."""
+        """Make a group of some ranks of this one; None on the others."""
+        if timeout is not None:
+            opts._timeout = timeout
+        self._splits += 1  # torch names groups by their ranks, and the store may have what such a group has left
         if self.rank() not in ranks:
             return None
-        part = self.split(PrefixStore(f"{group_name}/", self._store), ranks, opts)
+        part = self.split(PrefixStore(f"{group_name}/{self._splits}/", self._store), ranks, opts)
         part._set_group_name(group_name)
         part._set_group_desc(group_desc or "")
         return part
@@ -127,13 +131,14 @@ def keep(work: Work, outputs: Any) -> None:
     """
     if not _LOSES_WORKS:
         return
-    storages = [tensor.untyped_storage() for tensor in _tensors(outputs)]
-    for storage in storages:
-        storage._mcast_work = work  # type: ignore[attr-defined]
+    for tensor in _tensors(outputs):
+        tensor.untyped_storage()._mcast_work = work  # type: ignore[attr-defined]
 
     def letting_go(method: Any) -> Any:
         def called(*args: Any) -> Any:
-            for storage in storages:
+            # From the work to the storage the way is through a tensor: of a cycle in Python alone nothing would stay.
+            for tensor in _tensors(outputs):
+                storage = tensor.untyped_storage()
                 if getattr(storage, "_mcast_work", None) is work:
                     del storage._mcast_work  # type: ignore[attr-defined]
             return method(*args)

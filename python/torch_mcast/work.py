@@ -307,7 +307,11 @@ class DelegatedWork(Work):
 
     def exception(self) -> Any:
         """Return gloo's error, or None."""
-        return self._inner.exception()
+        try:
+            return self._inner.exception()
+        except TypeError:  # before torch 2.14 it has no type in Python
+            failed = self.is_completed() and not self.is_success()
+            return RuntimeError("gloo's operation failed: wait() says why") if failed else None
 
     def result(self) -> list[torch.Tensor]:
         """Return gloo's output tensors."""
