@@ -114,7 +114,7 @@ def collective(method: MethodT) -> MethodT:
             named["opts"] = options()
         self._sequence = number = self._sequence + 1
         work = self._coalesce(method(self, *args, **named))
-        keep(work, args[:1])
+        keep(work)
         for one in work._works if isinstance(work, JoinedWork) else [work]:
             if isinstance(one, DelegatedWork):
                 self._recorder.delegated(one, number)

@@ -7,7 +7,6 @@ process group instead, which Python may write. It has one backend for all device
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator
 from types import WrapperDescriptorType
 from typing import Any
 
@@ -123,38 +122,28 @@ class GroupInPython(ProcessGroup):
 _LOSES_WORKS = torch.__version__.startswith("2.6.")
 
 
-def keep(work: Work, outputs: Any) -> None:
-    """Have outputs keep the Python half of a work until it is waited for, if torch does not keep it.
+_kept: set[Work] = set()
+
+
+def keep(work: Work) -> None:
+    """Keep the Python half of a work until it is waited for, if torch does not.
 
     torch's C++ code, such as functional collectives, may have the C++ half alone. Without the other half its wait
     would never end.
     """
     if not _LOSES_WORKS:
         return
-    for tensor in _tensors(outputs):
-        tensor.untyped_storage()._mcast_work = work  # type: ignore[attr-defined]
+    _kept.add(work)
 
     def letting_go(method: Any) -> Any:
         def called(*args: Any) -> Any:
-            # From the work to the storage the way is through a tensor: of a cycle in Python alone nothing would stay.
-            for tensor in _tensors(outputs):
-                storage = tensor.untyped_storage()
-                if getattr(storage, "_mcast_work", None) is work:
-                    del storage._mcast_work  # type: ignore[attr-defined]
+            _kept.discard(work)
             return method(*args)
 
         return called
 
     for name in ("wait", "get_future"):
         setattr(work, name, letting_go(getattr(work, name)))
-
-
-def _tensors(outputs: Any) -> Iterator[torch.Tensor]:
-    if isinstance(outputs, torch.Tensor) and outputs.layout == torch.strided:
-        yield outputs
-    elif isinstance(outputs, (list, tuple)):
-        for each in outputs:
-            yield from _tensors(each)
 
 
 Base: Any = Backend if TAKES_BACKENDS else GroupInPython
