@@ -61,7 +61,7 @@ def new_subgroups_by_enumeration(rank: int, size: int) -> None:
 
 @entry
 def split_group(rank: int, size: int) -> None:
-    if not hasattr(dist.ProcessGroup, "split_group"):  # torch 2.6 and 2.7 split NCCL's groups alone
+    if not hasattr(dist.ProcessGroup, "split_group"):  # before torch 2.9
         with splittable(), pytest.raises(RuntimeError, match="does not support splitting"):
             dist.split_group(split_ranks=[[0, 2], [1, 3]])
         return

@@ -28,7 +28,7 @@ class Capabilities(Base):
     """
 
     supports_coalescing = False  # each send and receive of a batch is a work of its own
-    supports_splitting = True
+    supports_splitting = hasattr(c10d.ProcessGroup, "split_group")  # before, torch makes parts itself, in C++
     supports_shrinking = TAKES_BACKENDS  # before, torch puts a backend that is one in C++ into the smaller group
     supports_reconfigure = False
     supports_window = False

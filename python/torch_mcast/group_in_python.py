@@ -91,13 +91,17 @@ class GroupInPython(ProcessGroup):
         """Make a group of some ranks of this one; None on the others."""
         if timeout is not None:
             opts._timeout = timeout
-        self._splits += 1  # torch names groups by their ranks, and the store may have what such a group has left
+        self._splits += 1  # a name of torch may differ by rank, or be that of a group before
         if self.rank() not in ranks:
             return None
-        part = self.split(PrefixStore(f"{group_name}/{self._splits}/", self._store), ranks, opts)
+        part = self.split(PrefixStore(f"split/{self._splits}/{ranks}", self._store), ranks, opts)
         part._set_group_name(group_name)
         part._set_group_desc(group_desc or "")
         return part
+
+    def comm_split_count(self) -> int:
+        """Return how often the group was split, for the description of the next."""
+        return self._splits
 
     def split(self, store: Store, ranks: list[int], opts: Any) -> Any:
         """Make a group of some ranks of this one, which is one of them."""

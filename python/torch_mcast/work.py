@@ -310,7 +310,7 @@ class DelegatedWork(Work):
         try:
             return self._inner.exception()
         except TypeError:  # before torch 2.14 it has no type in Python
-            failed = self.is_completed() and not self.is_success()
+            failed = self._inner.is_completed() and not self._inner.is_success()
             return RuntimeError("gloo's operation failed: wait() says why") if failed else None
 
     def result(self) -> list[torch.Tensor]:
