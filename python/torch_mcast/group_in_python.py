@@ -85,16 +85,21 @@ class GroupInPython(ProcessGroup):
         """Return the store of the group."""
         return self._store
 
-    def split_group(
-        self, ranks: list[int], timeout: Any = None, opts: Any = None, group_name: Any = None, group_desc: Any = None
+    def split_group(  # type: ignore[override]  # the newest torch, with one more argument, does not get here
+        self,
+        new_ranks: list[int],
+        timeout: Any = None,
+        opts: Any = None,
+        group_name: Any = None,
+        group_desc: Any = None,
     ) -> Any:
         """Make a group of some ranks of this one; None on the others."""
         if timeout is not None:
             opts._timeout = timeout
         self._splits += 1  # a name of torch may differ by rank, or be that of a group before
-        if self.rank() not in ranks:
+        if self.rank() not in new_ranks:
             return None
-        part = self.split(PrefixStore(f"split/{self._splits}/{ranks}", self._store), ranks, opts)
+        part = self.split(PrefixStore(f"split/{self._splits}/{new_ranks}", self._store), new_ranks, opts)
         part._set_group_name(group_name)
         part._set_group_desc(group_desc or "")
         return part
