@@ -22,6 +22,8 @@ STEPS ?=
 OPERATIONS ?= 1000000
 REPEAT ?= 20
 FUZZTIME ?= 10s
+# For `make compat`.
+TORCH ?= 2.11.0
 # For `make random`.
 PROGRAMS ?= 1000
 SEED ?= 0
@@ -124,6 +126,9 @@ random: $(VENV)/.stamp build ## PROGRAMS=1000 of FSDP2 with enable() beside plai
 torch-fsdp: $(VENV)/.stamp build ## torch's own tests of FSDP2 over gloo and "mcast", with enable() and without, from the copy of torch's source that TORCH_SOURCE names
 	cd python && TORCH_SOURCE=$(abspath $(TORCH_SOURCE)) ../.venv/bin/python -m pytest -m more tests/test_torch_fsdp_suite.py
 
+compat: $(VENV)/.stamp build ## the tests of the backend over TORCH=2.11.0, which it puts into build/compat: a row of packaging/compat.ndjson and of its table
+	$(PYTHON) packaging/check/compat.py $(TORCH)
+
 fuzz: toolchain ## every fuzz target for FUZZTIME=10s
 	FUZZTIME=$(FUZZTIME) scripts/fuzz
 
@@ -200,4 +205,4 @@ $(NCCL): scripts/nccl | $(VENV)/.stamp
 	PYTHON=$(PYTHON) scripts/nccl
 	@touch $@
 
-.PHONY: help build build-arm64 setup setup-all nccl quick test test-rest test-all conformance launchers frameworks rdma check figures-check figures-mutants check-py docs demo soak random torch-fsdp fuzz imports bench-reduce bench-peers bench-switch bench-gpu gpu-kit bench-nccl release install-check release-check clean distclean toolchain
+.PHONY: help build build-arm64 setup setup-all nccl quick test test-rest test-all conformance launchers frameworks rdma check figures-check figures-mutants check-py docs demo soak random torch-fsdp compat fuzz imports bench-reduce bench-peers bench-switch bench-gpu gpu-kit bench-nccl release install-check release-check clean distclean toolchain

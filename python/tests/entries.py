@@ -11,6 +11,8 @@ import pytest
 import torch
 import torch.distributed as distributed_module
 
+from torch_mcast.group_in_python import TAKES_BACKENDS
+
 from .limits import LIMIT
 
 dist: Any = distributed_module  # torch has types for a part only
@@ -167,7 +169,11 @@ def gather_into_tensor(rank: int, size: int) -> None:
 
 @entry
 def monitored_barrier(rank: int, size: int) -> None:
-    dist.monitored_barrier(timeout=LIMIT, wait_all_ranks=True)
+    if TAKES_BACKENDS:
+        dist.monitored_barrier(timeout=LIMIT, wait_all_ranks=True)
+    else:
+        with pytest.raises(ValueError, match="only implemented for GLOO"):
+            dist.monitored_barrier()
 
 
 def reduces_to(call: Callable[..., Any], rank: int, size: int) -> None:

@@ -19,6 +19,11 @@ def entry(check: Check) -> Check:
     return check
 
 
+def by_name(name: str) -> Callable[..., Any]:
+    """Return the functional collective, which an older torch may lack; then its check is not run."""
+    return lambda *args: getattr(functional, name)(*args)
+
+
 def gathers(call: Callable[..., Any]) -> Check:
     def check(rank: int, size: int) -> None:
         got = call(own(rank), 0, dist.group.WORLD)
@@ -55,16 +60,16 @@ def scatters_pairs(call: Callable[..., Any]) -> Check:
 for _name in (
     "all_gather_tensor", "all_gather_tensor_autograd", "all_gather_single", "all_gather_single_autograd",
 ):  # fmt: skip
-    ENTRIES[f"functional.{_name}"] = gathers(getattr(functional, _name))
+    ENTRIES[f"functional.{_name}"] = gathers(by_name(_name))
 for _name in (
     "reduce_scatter_tensor", "reduce_scatter_tensor_autograd", "reduce_scatter_single",
     "reduce_scatter_single_autograd",
 ):  # fmt: skip
-    ENTRIES[f"functional.{_name}"] = scatters(getattr(functional, _name))
+    ENTRIES[f"functional.{_name}"] = scatters(by_name(_name))
 for _name in ("all_gather_into_tensor_coalesced", "all_gather_single_coalesced"):
-    ENTRIES[f"functional.{_name}"] = gathers_pairs(getattr(functional, _name))
+    ENTRIES[f"functional.{_name}"] = gathers_pairs(by_name(_name))
 for _name in ("reduce_scatter_tensor_coalesced", "reduce_scatter_single_coalesced"):
-    ENTRIES[f"functional.{_name}"] = scatters_pairs(getattr(functional, _name))
+    ENTRIES[f"functional.{_name}"] = scatters_pairs(by_name(_name))
 
 
 @entry
@@ -94,7 +99,7 @@ def swaps(call: Callable[..., Any]) -> Check:
 
 
 for _name in ("all_to_all_single", "all_to_all_single_autograd"):
-    ENTRIES[f"functional.{_name}"] = swaps(getattr(functional, _name))
+    ENTRIES[f"functional.{_name}"] = swaps(by_name(_name))
 
 
 @entry
@@ -103,9 +108,13 @@ def permute_tensor(rank: int, size: int) -> None:
     assert torch.equal(functional.wait_tensor(got), own((rank - 1) % size))
 
 
-def waits(rank: int, size: int) -> None:
+@entry
+def wait_tensor(rank: int, size: int) -> None:
+    pending = [functional.all_reduce(own(rank), "sum", dist.group.WORLD) for _ in range(3)]
+    assert [functional.wait_tensor(t).tolist() for t in pending] == [[10.0] * 3] * 3
+
+
+@entry
+def wait_tensors(rank: int, size: int) -> None:
     pending = [functional.all_reduce(own(rank), "sum", dist.group.WORLD) for _ in range(3)]
     assert [t.tolist() for t in functional.wait_tensors(pending)] == [[10.0] * 3] * 3
-
-
-ENTRIES["functional.wait_tensor"] = ENTRIES["functional.wait_tensors"] = waits

@@ -12,7 +12,7 @@ import torch.distributed.distributed_c10d as c10d
 
 from torch_mcast import errors
 
-from .values import group_of, numbers, reduced, reductions, same_bytes
+from .values import FSDP_ON_CPU, group_of, numbers, reduced, reductions, same_bytes
 from .world import World
 
 distributed: Any = dist  # with its private names
@@ -138,5 +138,6 @@ def clipped() -> None:
         torch.testing.assert_close(grad.full_tensor(), q.grad)
 
 
+@FSDP_ON_CPU
 def test_gradient_norms_are_clipped_over_all_ranks(world: World) -> None:
     world.run(clipped)

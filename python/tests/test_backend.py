@@ -175,7 +175,7 @@ def test_coalesced_operations(world: World, fabric: str) -> None:
     world.run(coalesced, fabric)
 
 
-def over_gloo() -> None:
+def from_rank_to_rank() -> None:
     rank = dist.get_rank()
     t = torch.full((3,), float(rank))
     work = dist.all_reduce(t, async_op=True)
@@ -274,8 +274,8 @@ def test_the_example_in_the_documentation_of_options_works(world: World) -> None
     world.run(documented_options)
 
 
-def test_what_we_do_not_do_goes_to_gloo(world: World) -> None:
-    world.run(over_gloo)
+def test_messages_between_ranks_and_what_is_made_of_them(world: World) -> None:
+    world.run(from_rank_to_rank)
 
 
 def bad_arguments(fabric: str) -> None:

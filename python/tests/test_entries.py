@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 import torch.distributed as dist
 import torch.distributed._functional_collectives as functional
 
 from torch_mcast import work
+from torch_mcast.group_in_python import TAKES_BACKENDS
 
 from . import entries_functional, entries_groups  # noqa: F401
 from .entries import ENTRIES
@@ -35,8 +37,10 @@ def public() -> set[str]:
 
 
 def test_the_table_has_every_function() -> None:
-    assert set(TABLE) == public()
-    assert set(ENTRIES) == public()
+    assert set(TABLE) == set(ENTRIES)
+    assert set(ENTRIES) >= public()
+    if TAKES_BACKENDS:  # an older torch lacks some
+        assert set(ENTRIES) == public()
     assert set(TABLE.values()) <= {"mcast", "torch", "refused"}
 
 
@@ -58,5 +62,7 @@ def is_ours(name: str) -> bool:
 
 @pytest.mark.parametrize("name", sorted(ENTRIES))
 def test_it_works_as_the_table_says(world: World, name: str) -> None:
+    if name not in public():
+        pytest.skip(f"torch {torch.__version__} has no {name}")
     ours = world.run(is_ours, name)
     assert TABLE[name] != "mcast" or any(ours)

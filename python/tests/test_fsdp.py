@@ -12,8 +12,12 @@ from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, fully
 from torch.utils.checkpoint import checkpoint
 
 import torch_mcast.fsdp
+from torch_mcast.param_groups import param_groups
 
+from .values import ENABLE
 from .world import World
+
+pytestmark = ENABLE
 
 BF16 = torch.bfloat16
 CASES: dict[str, dict[str, Any]] = {
@@ -198,7 +202,7 @@ def gathers_ahead() -> dict[str, list[int]]:
     seen: dict[str, list[int]] = {}
 
     def look(when: str) -> None:
-        groups = [part._get_fsdp_state()._fsdp_param_groups[0] for part in model]
+        groups = [param_groups(part)[0] for part in model]
         seen[when] = [i for i, g in enumerate(groups) if g._all_gather_result is not None or g.is_unsharded]
 
     for i, part in enumerate(model):

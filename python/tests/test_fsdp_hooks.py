@@ -21,7 +21,10 @@ from torch.distributed import Work
 from torch_mcast.in_flight import Reduction
 
 from .situations import BLOCKS, batch, build, change_unseen, differ, gradients, local, trained
+from .values import ENABLE
 from .world import World
+
+pytestmark = ENABLE
 
 WIDTH = 256  # enough for a Reduce-Scatter to be in flight when the next hook runs
 Result = list[torch.Tensor]

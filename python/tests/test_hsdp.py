@@ -11,7 +11,10 @@ from torch.distributed.fsdp import fully_shard
 
 import torch_mcast.fsdp
 
+from .values import ENABLE
 from .world import World
+
+pytestmark = ENABLE
 
 SHAPE = (2, 2)  # replicas, shards
 

@@ -30,7 +30,7 @@ from torch_mcast._lib import Account
 from torch_mcast.work import McastWork
 
 from .limits import LIMIT_S, until
-from .values import distributed, sparse_ones
+from .values import FLIGHT_RECORDER, distributed, sparse_ones
 from .world import World
 
 
@@ -78,6 +78,7 @@ def profiled(scratch: str) -> tuple[str, list[tuple[str, dict[str, Any]]]]:
     return name, [(span["name"], details["args"]) for span, details in pairs]
 
 
+@pytest.mark.skipif(not hasattr(dist, "record_comm"), reason="this torch has no record_comm")
 def test_the_profiler_shows_operations_with_sizes_and_types(world: World) -> None:
     for group, shown in world.run(profiled, world.scratch):
         keys = ("Input Dims", "Input type", "Out msg nelems")
@@ -236,6 +237,7 @@ def on_demand() -> dict[str, Any]:
     return {**trace, "entries": [e for e in trace["entries"] if tuple(e["process_group"]) == own]}
 
 
+@FLIGHT_RECORDER
 def test_the_flight_recorder_says_what_is_done(world: World) -> None:
     for rank, trace in enumerate(world.run(on_demand)):
         got = [(e["profiling_name"], e["state"], e["retired"]) for e in trace["entries"]]
@@ -260,6 +262,7 @@ def traces_without_the_compiler() -> tuple[list[str], bool]:
                 torch.__dict__["_inductor"] = kept
 
 
+@FLIGHT_RECORDER
 def test_a_trace_has_the_lines_of_the_program_and_loads_no_compiler(world: World) -> None:
     for lines, loaded in world.run(traces_without_the_compiler):
         assert __file__ in lines
@@ -335,6 +338,7 @@ def test_an_operation_is_recorded_before_another_thread_learns_that_it_is_done(w
         assert not any(done)
 
 
+@FLIGHT_RECORDER
 def test_the_flight_recorder_says_how_long_operations_took_and_who_is_in_them(world: World) -> None:
     for rank, (last, trace) in enumerate(world.run(comes_last)):
         barrier, *exchanges = trace["entries"][-3:]  # those before are of a group of this name that is gone
@@ -409,6 +413,7 @@ def traces(tmp_path: Path) -> Iterator[Path]:
         world.close()
 
 
+@FLIGHT_RECORDER
 def test_a_killed_rank_fails_futures_and_leaves_traces(traces: Path) -> None:
     assert sorted(path.name for path in traces.iterdir()) == ["trace_rank_0", "trace_rank_2"]
     for path in traces.iterdir():
@@ -422,6 +427,7 @@ def test_a_killed_rank_fails_futures_and_leaves_traces(traces: Path) -> None:
     assert re.search(r"missed FR dumps from ranks \(\{1\}\)", said)
 
 
+@FLIGHT_RECORDER
 def test_at_exit_a_trace_is_written_before_the_program_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
+import pytest
 import torch
 import torch.distributed as dist
 import torch.distributed._functional_collectives as functional
@@ -13,8 +15,9 @@ from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import Partial, Replicate, Shard, distribute_tensor
 
 import torch_mcast
+from torch_mcast.group_in_python import TAKES_BACKENDS
 
-from .values import distributed
+from .values import ENABLE, FSDP_ON_CPU, distributed, impl
 from .world import World
 
 
@@ -68,6 +71,31 @@ def test_tensors_on_a_mesh(world: World) -> None:
     world.run(redistributed)
 
 
+def sharded() -> None:
+    """Train without enable(), on whole numbers: the sums are exact."""
+    rank, size = dist.get_rank(), dist.get_world_size()
+    plain = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Linear(8, 8))
+    with torch.no_grad():
+        for n, weight in enumerate(plain.parameters()):
+            weight.copy_(torch.arange(float(weight.numel())).reshape(weight.shape) % (n + 3))
+    model = copy.deepcopy(plain)
+    mesh = init_device_mesh("cpu", (size,))
+    for part in (*model, model):
+        fully_shard(part, mesh=mesh)
+    for network in (plain, model):
+        network(torch.full((2, 8), float(rank + 1))).sum().backward()
+    for weight, ours in zip(plain.parameters(), model.parameters(), strict=True):
+        assert weight.grad is not None
+        dist.all_reduce(weight.grad)
+        whole: Any = ours.grad
+        assert torch.equal(whole.full_tensor() * size, weight.grad)
+
+
+@FSDP_ON_CPU
+def test_fsdp2_without_enable(world: World) -> None:
+    world.run(sharded)
+
+
 def saved(folder: str) -> str:
     """Save a model beside its training, over a group of its own; return that group's settings."""
     background: Any = dist.new_group(backend="mcast", pg_options=torch_mcast.Options(class_="background"))
@@ -93,11 +121,12 @@ def saved(folder: str) -> str:
     distributed.checkpoint.load(into, checkpoint_id=folder, process_group=background)
     for name, want in at_save.items():
         assert torch.equal(into["model"][name].full_tensor(), want)
-    said: str = distributed.get_backend_impl(background, torch.device("cpu")).options.lines()
+    said: str = impl(background, torch.device("cpu")).options.lines()
     dist.destroy_process_group(background)
     return said
 
 
+@ENABLE
 def test_a_checkpoint_is_saved_in_the_background(world: World, tmp_path: Any) -> None:
     assert world.run(saved, str(tmp_path)) == ["MCAST_CLASS=background"] * 4
 
@@ -116,5 +145,6 @@ def beside_torchcomms() -> None:
     dist.destroy_process_group(group)
 
 
+@pytest.mark.skipif(not TAKES_BACKENDS, reason="before torch 2.14 torchcomms is asked for every group")
 def test_torchcomms_leaves_our_groups_to_us(world: World) -> None:
     world.run(beside_torchcomms)

@@ -2,16 +2,47 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import pytest
 import torch
+import torch._C._distributed_c10d as c10d
 import torch.distributed as dist
+from torch.distributed.fsdp import FSDPModule
 
 import torch_mcast
+from torch_mcast.group_in_python import TAKES_BACKENDS
 
 distributed: Any = dist  # with its private names
+CPU = torch.device("cpu")
+
+FLIGHT_RECORDER = pytest.mark.skipif(
+    not hasattr(c10d, "FlightRecorderHook"), reason="before torch 2.15 the Flight Recorder has its own backends alone"
+)
+ENABLE = pytest.mark.skipif(not hasattr(FSDPModule, "set_custom_all_gather"), reason="enable() needs torch 2.9")
+FSDP_ON_CPU = pytest.mark.skipif(
+    not hasattr(torch.cpu.current_stream(), "record_event"), reason="FSDP2 of torch 2.6 takes no CPU tensors"
+)
+
+
+def impl(group: Any = None, device: torch.device = CPU) -> Any:
+    """Return the backend of a group, as get_backend_impl() of newer torch does."""
+    return (group or distributed.group.WORLD)._get_backend(device)
+
+
+@contextlib.contextmanager
+def splittable() -> Iterator[None]:
+    """Bind the default group to a device, which torch before 2.14 wants of a group that is split."""
+    everyone: Any = dist.group.WORLD
+    if not TAKES_BACKENDS:
+        everyone.bound_device_id = torch.device("cpu", 0)
+    try:
+        yield
+    finally:
+        everyone.bound_device_id = None
 
 SUMMABLE = [
     torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2,

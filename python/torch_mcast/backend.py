@@ -6,12 +6,13 @@ from datetime import timedelta
 from typing import Any
 
 import torch
-from torch._C._distributed_c10d import Backend, ErrorType, PrefixStore, Store
+from torch._C._distributed_c10d import Backend, PrefixStore, Store
 
 from . import device, ending, errors, secret
 from .coalesced import Coalesced
 from .counters import Stats
 from .group import Group, Info
+from .group_in_python import ErrorType
 from .rendezvous import exchange
 from .store_end import rank_0_first
 from .work import forward_holders

@@ -11,7 +11,7 @@ import torch._C._distributed_c10d as c10d
 from torch._C._distributed_c10d import Backend
 
 from . import errors
-from .group_in_python import Base
+from .group_in_python import TAKES_BACKENDS, Base, keep
 from .options import NAME, Options
 from .recorder import Recorder
 from .work import AnyWork, JoinedWork
@@ -28,8 +28,8 @@ class Capabilities(Base):
     """
 
     supports_coalescing = False  # each send and receive of a batch is a work of its own
-    supports_splitting = True
-    supports_shrinking = True
+    supports_splitting = hasattr(c10d.ProcessGroup, "split_group")  # before, torch makes parts itself, in C++
+    supports_shrinking = TAKES_BACKENDS  # before, torch puts a backend that is one in C++ into the smaller group
     supports_reconfigure = False
     supports_window = False
     _supports_time_estimate = False
@@ -93,6 +93,7 @@ class Capabilities(Base):
 _OPTIONS = {
     "all_gather_single_coalesced": c10d.AllgatherOptions,
     "allgather": c10d.AllgatherOptions,
+    "allgather_coalesced": c10d.AllgatherOptions,
     "allreduce": c10d.AllreduceOptions,
     "allreduce_coalesced": c10d.AllreduceCoalescedOptions,
     "barrier": c10d.BarrierOptions,
@@ -112,7 +113,9 @@ def collective(method: MethodT) -> MethodT:
         if options is not None and len(args) + len(named) < takes:
             named["opts"] = options()
         self._sequence += 1
-        return self._coalesce(method(self, *args, **named))
+        work = self._coalesce(method(self, *args, **named))
+        keep(work)
+        return work
 
     return cast(MethodT, counted)
 

@@ -6,23 +6,40 @@ process group instead, which Python may write. It has one backend for all device
 
 from __future__ import annotations
 
+import enum
 from types import WrapperDescriptorType
 from typing import Any
 
 import torch
-from torch._C._distributed_c10d import Backend, ProcessGroup
+import torch._C._distributed_c10d as c10d
+from torch._C._distributed_c10d import Backend, PrefixStore, ProcessGroup, Store, Work
 
 # Before torch 2.14 the C++ class of backends has no constructor for Python.
 TAKES_BACKENDS = not isinstance(Backend.__init__, WrapperDescriptorType)
 
 
+class _ErrorType(enum.Enum):
+    """What torch 2.7 and newer say of a backend's state."""
+
+    SUCCESS = 0
+    TIMEOUT = 1
+    COMM_ERROR = 2
+    REMOTE_ERROR = 3
+
+
+ErrorType: Any = getattr(c10d, "ErrorType", _ErrorType)
+
+
 class GroupInPython(ProcessGroup):
     """A process group with operations that are methods of a class in Python."""
+
+    _store: Store
 
     def __init__(self, rank: int, size: int) -> None:
         super().__init__(rank, size)
         self._group_name = ""
         self._group_desc = ""
+        self._splits = 0
 
     def _get_backend(self, _device: torch.device) -> Any:
         """Return the backend of a device: this."""
@@ -61,6 +78,40 @@ class GroupInPython(ProcessGroup):
 
     group_desc = property(getGroupDesc)
 
+    def _set_sequence_number_for_group(self) -> None:
+        """Do nothing: numbers begin at 0 on all ranks."""
+
+    def get_group_store(self) -> Store:
+        """Return the store of the group."""
+        return self._store
+
+    def split_group(  # type: ignore[override]  # the newest torch, with one more argument, does not get here
+        self,
+        new_ranks: list[int],
+        timeout: Any = None,
+        opts: Any = None,
+        group_name: Any = None,
+        group_desc: Any = None,
+    ) -> Any:
+        """Make a group of some ranks of this one; None on the others."""
+        if timeout is not None:
+            opts._timeout = timeout
+        self._splits += 1  # a name of torch may differ by rank, or be that of a group before
+        if self.rank() not in new_ranks:
+            return None
+        part = self.split(PrefixStore(f"split/{self._splits}/{new_ranks}", self._store), new_ranks, opts)
+        part._set_group_name(group_name)
+        part._set_group_desc(group_desc or "")
+        return part
+
+    def comm_split_count(self) -> int:
+        """Return how often the group was split, for the description of the next."""
+        return self._splits
+
+    def split(self, store: Store, ranks: list[int], opts: Any) -> Any:
+        """Make a group of some ranks of this one, which is one of them."""
+        raise NotImplementedError
+
     def _start_coalescing(self, _device: torch.device) -> None:
         self.start_coalescing()
 
@@ -74,6 +125,34 @@ class GroupInPython(ProcessGroup):
     def end_coalescing(self) -> Any:
         """Return the works since start_coalescing as one."""
         raise NotImplementedError
+
+
+# torch 2.7 and newer keep the Python half of a work as long as the C++ half.
+_LOSES_WORKS = torch.__version__.startswith("2.6.")
+
+
+_kept: set[Work] = set()
+
+
+def keep(work: Work) -> None:
+    """Keep the Python half of a work until it is waited for, if torch does not.
+
+    torch's C++ code, such as functional collectives, may have the C++ half alone. Without the other half its wait
+    would never end.
+    """
+    if not _LOSES_WORKS:
+        return
+    _kept.add(work)
+
+    def letting_go(method: Any) -> Any:
+        def called(*args: Any) -> Any:
+            _kept.discard(work)
+            return method(*args)
+
+        return called
+
+    for name in ("wait", "get_future"):
+        setattr(work, name, letting_go(getattr(work, name)))
 
 
 Base: Any = Backend if TAKES_BACKENDS else GroupInPython

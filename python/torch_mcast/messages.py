@@ -17,6 +17,7 @@ import torch
 from . import device, errors
 from .capabilities import collective
 from .group import Group
+from .group_in_python import keep
 from .posting import Posting
 from .tensor import (
     Finish,
@@ -255,6 +256,7 @@ class Messages(Posting):
         )
         assert isinstance(work, MessageWork)
         self._recorder.exchanged(work)
+        keep(work)
         return self._coalesce(work)
 
     # ---- a barrier that names who is missing

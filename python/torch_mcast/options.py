@@ -40,6 +40,12 @@ class Options(Backend.Options):
         pairs = (line.split("=", 1) for line in lines)
         return cls(**{name.removeprefix("MCAST_").lower(): value for name, value in pairs})
 
+    def __deepcopy__(self, _memo: object) -> Options:
+        """Copy the options, as torch before 2.14 does for a group that it splits."""
+        copied = Options.of(self)
+        copied._timeout = self._timeout
+        return copied
+
     def lines(self) -> str:
         """Return the settings as the library takes them."""
         return "\n".join(self._lines())
