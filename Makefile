@@ -70,6 +70,7 @@ test-rest: setup-all build ## what test-all has beyond test
 	scripts/run-tests rest
 
 test-all: test test-rest ## all that a change must pass: also linters, types, documents, race detector, conformance, RDMA guest, CUDA stand-in
+	$(MAKE) --no-print-directory compat TORCH=2.11.0
 
 conformance: build ## NCCL's view of the library: every version of the ABI, with loss, under the sanitizers and the race detector; the harness's mutants; hostile peers
 	scripts/conformance

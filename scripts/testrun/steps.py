@@ -86,11 +86,6 @@ STEPS = {
         "pytest",
         ("scripts/python-tests", "-m", "more"),
     ),
-    "compat": Step(
-        "the tests of the backend over torch 2.11",
-        "plain",
-        ("make", "--no-print-directory", "compat", "TORCH=2.11.0"),
-    ),
     "launchers": Step(
         "the example under every launcher", "plain", ("make", "--no-print-directory", "launchers")
     ),
@@ -109,7 +104,7 @@ TIERS: dict[str, list[list[list[str]]]] = {
         [["links", "tutorials", "rdma"]],  # network tests and emulators have the processors for themselves
         [
             ["race", "race-short", "pure", "world", "gpu-kit"],
-            ["check", "figures-mutants", "check-py", "docs", "conformance", "python-more", "compat"],
+            ["check", "figures-mutants", "check-py", "docs", "conformance", "python-more"],
         ],
     ],
 }
