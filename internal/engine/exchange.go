@@ -369,7 +369,8 @@ func (e *Exchange) Rest(awake func()) bool {
 	if streams != nil {
 		e.check(s)
 	}
-	unheard := e.fault.Load() != nil || e.comm.Err() != nil && !e.reported || s != nil && !e.begun || e.leave.Load() && !e.left
+	opened, leaves := s != nil && !e.begun, e.leave.Load() && !e.left
+	unheard := e.fault.Load() != nil || e.comm.Err() != nil && !e.reported || opened || leaves
 	return rests && (e.failed || !unheard)
 }
 

@@ -1,7 +1,7 @@
-// Package engine runs the pure protocols over fabrics: Gather drives internal/protocol/multicast
-// over a fabric.Gather, Reduce drives internal/protocol/reducescatter over fabric.Streams or a
-// fabric.Switch, Exchange drives internal/protocol/exchange. All are workers of a pkg/overlap lane. It reads the clock for the protocols, which
-// have none; what fabrics do with a clock, such as a look for stalled connections, is their own.
+// Package engine runs the pure protocols over fabrics: Gather drives internal/protocol/multicast over a
+// fabric.Gather, Reduce drives internal/protocol/reducescatter over fabric.Streams or a fabric.Switch, Exchange
+// drives internal/protocol/exchange. All are workers of a pkg/overlap lane. It reads the clock for the protocols,
+// which have none; what fabrics do with a clock, such as a look for stalled connections, is their own.
 //
 // The words are in docs/reference/glossary.md.
 package engine

@@ -78,7 +78,9 @@ const (
 
 // String returns the name.
 func (k Kind) String() string {
-	names := [...]string{"allgather", "broadcast", "barrier", "reduce-scatter", "reduce", "allreduce", "shift", "all-to-all"}
+	names := [...]string{
+		"allgather", "broadcast", "barrier", "reduce-scatter", "reduce", "allreduce", "shift", "all-to-all",
+	}
 	return names[k%allKinds]
 }
 
