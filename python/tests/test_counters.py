@@ -16,34 +16,34 @@ def test_print_shows_what_is_not_zero_with_units() -> None:
     )  # fmt: skip
     assert str(stats).splitlines() == [
         "Allgather, Broadcast and Barrier",
-        "  gather_ops             1,204 operations",
-        "  gather_bytes           4.03 GB",
-        "  gather_busy_ns         12.3 s",
-        "  gather_peers_ns        999 ns",
+        "  gather_ops              1,204 operations",
+        "  gather_bytes            4.03 GB",
+        "  gather_busy_ns          12.3 s",
+        "  gather_peers_ns         999 ns",
         "Reduce-Scatter and Reduce",
-        "  reduce_bytes           1 kB",
-        "  reduce_sent_bytes      999 bytes",
+        "  reduce_bytes            1 kB",
+        "  reduce_sent_bytes       999 bytes",
         "Both at once",
-        "  overlap_ns             1.5 ms",
+        "  overlap_ns              1.5 ms",
         "Losses and repairs",
-        "  chunks_repaired        1 chunk",
-        "  chunks_dropped         2 chunks",
+        "  chunks_repaired         1 chunk",
+        "  chunks_dropped          2 chunks",
     ]
     assert "gather_ops=1204, gather_bytes=4030000000" in repr(stats)
 
 
 def test_print_of_large_amounts() -> None:
     text = str(replace(NOTHING, gather_bytes=1234 * 10**12, gather_busy_ns=86_400 * 10**9, gather_ops=10**7))
-    assert "  gather_bytes           1,234 TB\n" in text
-    assert text.endswith("  gather_busy_ns         86,400 s")
-    assert "  gather_ops             10,000,000 operations\n" in text
+    assert "  gather_bytes            1,234 TB\n" in text
+    assert text.endswith("  gather_busy_ns          86,400 s")
+    assert "  gather_ops              10,000,000 operations\n" in text
 
 
 def test_print_of_what_rounds_up_to_the_next_scale() -> None:
     text = str(replace(NOTHING, gather_bytes=999_600, gather_busy_ns=999_600, reduce_bytes=999_400))
-    assert text.splitlines()[1:3] == ["  gather_bytes           1 MB", "  gather_busy_ns         1 ms"]
-    assert text.endswith("  reduce_bytes           999 kB")
-    assert str(replace(NOTHING, gather_bytes=999_600 * 10**9)).endswith("  gather_bytes           1,000 TB")
+    assert text.splitlines()[1:3] == ["  gather_bytes            1 MB", "  gather_busy_ns          1 ms"]
+    assert text.endswith("  reduce_bytes            999 kB")
+    assert str(replace(NOTHING, gather_bytes=999_600 * 10**9)).endswith("  gather_bytes            1,000 TB")
 
 
 def test_print_of_nothing() -> None:

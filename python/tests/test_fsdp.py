@@ -270,9 +270,8 @@ def over_another_group() -> None:
     assert summary.span >= summary.exposed_allgather > 0
     small: Any = dist.new_group([0, 1], backend="mcast")
     if dist.get_rank() < 2:
-        torch_mcast.fsdp.enable(model, group=small)
         with pytest.raises(ValueError, match=r"ranks \[0, 1\], FSDP shards over \[0, 1, 2, 3\]"):
-            model(torch.ones(2, 8))
+            torch_mcast.fsdp.enable(model, group=small)
 
 
 def test_another_group_of_the_same_ranks(world: World) -> None:

@@ -1,7 +1,6 @@
 """The operations that the library does for torch.distributed, a method for each of torch's names.
 
-All arguments of a call are checked before the call
-begins anything.
+All arguments of a call are checked before the call begins anything.
 """
 
 from __future__ import annotations

@@ -41,6 +41,7 @@ from .in_flight import Reduction
 from .interference import Collective, Meter
 from .lookahead import Lookahead, take_back
 from .nccl import Groups
+from .options import NAME
 from .param_groups import groups_of, instead
 from .registry import backend_of
 from .timeline import Timeline
@@ -406,6 +407,10 @@ def enable(
             "enable() was tried with torch 2.9 to 2.15"
         )
     handle = Handle(model, defer_reduce_scatter, *_choose(group, parts))
+    if handle.groups is not None:
+        for part in parts:  # a wrong group is named before anything is changed
+            handle._group_for("allgather", part._all_gather_process_group)
+            handle._group_for("reduce_scatter", part._reduce_scatter_process_group)
     if handle.why_serial and dist.get_rank() == 0:
         _log.warning("FSDP's Allgathers and Reduce-Scatters run one after another: %s", handle.why_serial)
     for name, part in named:
@@ -454,7 +459,8 @@ def _setup(handle: Handle, named: list[tuple[str, Any]], prefetch: int) -> Setup
     first = named[0][1]
     group = handle._group_for("allgather", first._all_gather_process_group)
     on_gpu = first.device.type != "cpu"
-    return Setup(prefetch, dist.get_backend(group), on_gpu, dict(handle.reasons), shards)
+    backend = NAME if backend_of(group) is not None else dist.get_backend(group)  # MCAST_REPLACE
+    return Setup(prefetch, backend, on_gpu, dict(handle.reasons), shards)
 
 
 def _choose(

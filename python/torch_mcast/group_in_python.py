@@ -14,6 +14,8 @@ import torch
 import torch._C._distributed_c10d as c10d
 from torch._C._distributed_c10d import Backend, PrefixStore, ProcessGroup, Store, Work
 
+from .options import Options
+
 # Before torch 2.14 the C++ class of backends has no constructor for Python.
 TAKES_BACKENDS = not isinstance(Backend.__init__, WrapperDescriptorType)
 
@@ -94,6 +96,7 @@ class GroupInPython(ProcessGroup):
         group_desc: Any = None,
     ) -> Any:
         """Make a group of some ranks of this one; None on the others."""
+        opts = Options.of(opts)  # torch gives the parent's own
         if timeout is not None:
             opts._timeout = timeout
         self._splits += 1  # a name of torch may differ by rank, or be that of a group before
@@ -132,6 +135,7 @@ _LOSES_WORKS = torch.__version__.startswith("2.6.")
 
 
 _kept: set[Work] = set()
+_WAITS = ("wait", "get_future")
 
 
 def keep(work: Work) -> None:
@@ -147,11 +151,13 @@ def keep(work: Work) -> None:
     def letting_go(method: Any) -> Any:
         def called(*args: Any) -> Any:
             _kept.discard(work)
+            for name in _WAITS:
+                vars(work).pop(name, None)  # they refer to the work, which refers to them
             return method(*args)
 
         return called
 
-    for name in ("wait", "get_future"):
+    for name in _WAITS:
         setattr(work, name, letting_go(getattr(work, name)))
 
 

@@ -268,7 +268,8 @@ class Messages(Posting):
         """
         self._barriers += 1
         tag = _BARRIER_TAG + self._barriers
-        timeout = opts.timeout if opts.timeout > timedelta(0) else self._timeout
+        given = getattr(opts, "timeout", opts)  # torch gives a process group in Python the timeout itself
+        timeout = given if given > timedelta(0) else self._timeout
         word, limit = torch.zeros(1, dtype=torch.uint8, device="cpu"), f"{timeout.total_seconds() * 1000:g} ms"
         if self.rank() != 0:
             try:

@@ -13,9 +13,11 @@ import logging
 import os
 from typing import Any
 
+import torch
 import torch.distributed.distributed_c10d as c10d
 
 from . import errors
+from .group_in_python import TAKES_BACKENDS
 from .options import NAME
 
 VARIABLE = "MCAST_REPLACE"
@@ -65,8 +67,10 @@ def install() -> None:
 
 def replaced_in(group: Any) -> str:
     """Return the name that the program said for a group which MCAST_REPLACE made ours, or ""."""
-    said = c10d.get_backend(group)
-    return "" if _instead(said) == said else said
+    maps: Any = c10d._world.pg_map
+    known = maps.get(group or c10d.GroupMember.WORLD)  # torchft's groups are not there
+    said = known[0] if known else ""
+    return said if said and _instead(said) != said else ""
 
 
 def _instead(said: str) -> str:
@@ -77,6 +81,13 @@ def _instead(said: str) -> str:
     pairs = [pair.rpartition(":") for pair in full.split(",")]
     if not any(name in replaceable for _, _, name in pairs):
         return said
+    if not TAKES_BACKENDS and not all(name in replaceable for _, _, name in pairs):
+        if torch.cuda.is_available():
+            raise errors.ArgumentError(
+                f"{VARIABLE}={os.environ[VARIABLE]} and a group of {full}: before torch 2.14 a group has one backend for "
+                f"all devices; name one, or set {VARIABLE}=gloo,nccl"
+            )
+        return NAME
     return ",".join(device + colon + (NAME if name in replaceable else name) for device, colon, name in pairs)
 
 

@@ -72,9 +72,9 @@ var bugs = []bug{
 	},
 	{
 		name: "B5: nobody notices that a stream carries nothing", file: "fabrics/openudp.go",
-		old: `Size: p.Plan.Column.Size(), Stall: mesh.StallFor(p.Plan.Settings.Timeout),
+		old: `Size: m.Size(), Stall: mesh.StallFor(p.Plan.Settings.Timeout),
 `,
-		new: `Size: p.Plan.Column.Size(),
+		new: `Size: m.Size(),
 `,
 	},
 	{
