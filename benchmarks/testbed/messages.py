@@ -26,6 +26,7 @@ OF_A_FRAME = 1448 / 1514
 
 
 def main() -> None:
+    """Run all operations of all sizes, and print rows."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rate", type=float, required=True, help="bits a second of a host's link, e.g. 500e6")
     parser.add_argument("--bytes", type=int, nargs="+", default=[64 << 10, 1 << 20, 4 << 20])
@@ -55,10 +56,12 @@ def main() -> None:
 
 
 def content(nbytes: int, turn: int, source: int, to: int) -> torch.Tensor:
+    """Return what a rank sends to another in a turn."""
     return (torch.arange(nbytes, dtype=torch.int64) * 7 + turn * 31 + source * 5 + to).to(torch.uint8)
 
 
 def all_to_all(nbytes: int, rank: int, size: int, turn: int, group: Any) -> float:
+    """Return the seconds of an all-to-all."""
     send = torch.cat([content(nbytes, turn, rank, to) for to in range(size)])
     got = torch.empty_like(send)
     want = torch.cat([content(nbytes, turn, source, rank) for source in range(size)])
@@ -71,6 +74,7 @@ def all_to_all(nbytes: int, rank: int, size: int, turn: int, group: Any) -> floa
 
 
 def shift(nbytes: int, rank: int, size: int, turn: int, group: Any) -> float:
+    """Return the seconds of a send to the next rank and a receive from the one before."""
     to, source = (rank + 1) % size, (rank - 1) % size
     send, got = content(nbytes, turn, rank, to), torch.empty(nbytes, dtype=torch.uint8)
     dist.barrier()
@@ -85,6 +89,7 @@ def shift(nbytes: int, rank: int, size: int, turn: int, group: Any) -> float:
 
 
 def slowest(seconds: float) -> float:
+    """Return the most that a rank took."""
     most = torch.tensor([seconds], dtype=torch.float64)
     dist.all_reduce(most, op=dist.ReduceOp.MAX)
     return float(most)

@@ -26,6 +26,7 @@ from torch_mcast.options import Options
 
 
 def rank_of_two(rank: int, nbytes: int, rounds: int, scratch: str) -> None:
+    """Send from rank 0 to rank 1 by every way in turn; rank 1 prints the rows."""
     torch.set_num_threads(1)
     dist.init_process_group("gloo", store=FileStore(f"{scratch}/store", 2), rank=rank, world_size=2)
     groups: dict[str, Any] = {
@@ -79,6 +80,7 @@ def rank_of_two(rank: int, nbytes: int, rounds: int, scratch: str) -> None:
 
 
 def connected(rank: int, where: str) -> socket.socket:
+    """Return a connection between the two ranks, which meet at a file."""
     if rank == 0:
         listener = socket.create_server(("127.0.0.1", 0))
         with open(where + ".new", "w") as out:
@@ -92,6 +94,7 @@ def connected(rank: int, where: str) -> socket.socket:
 
 
 def main() -> None:
+    """Start the two ranks."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bytes", type=int, default=64 << 20)
     parser.add_argument("--rounds", type=int, default=15)

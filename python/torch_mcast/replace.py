@@ -84,8 +84,8 @@ def _instead(said: str) -> str:
     if not TAKES_BACKENDS and not all(name in replaceable for _, _, name in pairs):
         if torch.cuda.is_available():
             raise errors.ArgumentError(
-                f"{VARIABLE}={os.environ[VARIABLE]} and a group of {full}: before torch 2.14 a group has one backend for "
-                f"all devices; name one, or set {VARIABLE}=gloo,nccl"
+                f"{VARIABLE}={os.environ[VARIABLE]} and a group of {full}: before torch 2.14 a group has one backend "
+                f"for all devices; name one, or set {VARIABLE}=gloo,nccl"
             )
         return NAME
     return ",".join(device + colon + (NAME if name in replaceable else name) for device, colon, name in pairs)
