@@ -266,11 +266,13 @@ class Messages(Posting):
 
         After such an error messages stay in flight, so that leaving the group ends it on all ranks.
         """
+        given = getattr(opts, "timeout", opts)  # torch gives a process group in Python the timeout itself
+        timeout = given if given >= timedelta(0) else self._timeout
+        word, limit = torch.zeros(1, dtype=torch.uint8, device="cpu"), f"{timeout.total_seconds() * 1000:g} ms"
+        if timeout == timedelta(0):
+            raise errors.WaitTimeoutError(f"Rank {self.rank()} timed out in monitoredBarrier after 0 ms")
         self._barriers += 1
         tag = _BARRIER_TAG + self._barriers
-        given = getattr(opts, "timeout", opts)  # torch gives a process group in Python the timeout itself
-        timeout = given if given > timedelta(0) else self._timeout
-        word, limit = torch.zeros(1, dtype=torch.uint8, device="cpu"), f"{timeout.total_seconds() * 1000:g} ms"
         if self.rank() != 0:
             try:
                 self._word(word, 0, tag, sends=True).wait(timeout)
