@@ -12,33 +12,11 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/group"
 )
 
-// startMessage begins a send, a receive or a collective made of them, and hands out its handle.
-func startMessage(
-	handle C.int64_t, out *C.int64_t, e *C.char, n C.size_t, f func(*group.Group) (pending, error),
-) C.int {
-	err := func() (err error) {
-		defer guard(&err)
-		if out == nil {
-			return argument("work must not be NULL")
-		}
-		g, err := groups.get(int64(handle))
-		if err != nil {
-			return err
-		}
-		w, err := f(g)
-		if err == nil {
-			*out = C.int64_t(works.add(w))
-		}
-		return err
-	}()
-	return fail(err, e, n)
-}
-
 //export goSend
 func goSend(
 	handle C.int64_t, buf unsafe.Pointer, bytes C.size_t, to C.int, tag C.uint64_t, work *C.int64_t, e *C.char, n C.size_t,
 ) C.int {
-	return startMessage(handle, work, e, n, func(g *group.Group) (pending, error) {
+	return begin(handle, work, e, n, func(g *group.Group) (pending, error) {
 		b, err := memory("mcast_send: buf", buf, bytes)
 		if err != nil {
 			return nil, err
@@ -52,7 +30,7 @@ func goRecv(
 	handle C.int64_t, buf unsafe.Pointer, bytes C.size_t, from C.int, tag C.uint64_t, work *C.int64_t, e *C.char,
 	n C.size_t,
 ) C.int {
-	return startMessage(handle, work, e, n, func(g *group.Group) (pending, error) {
+	return begin(handle, work, e, n, func(g *group.Group) (pending, error) {
 		b, err := memory("mcast_recv: buf", buf, bytes)
 		if err != nil {
 			return nil, err
@@ -107,7 +85,7 @@ func sizesOf(name string, sizes *C.size_t, ranks int) (parts []int, all C.size_t
 func goAllToAll(
 	handle C.int64_t, send, recv unsafe.Pointer, sent, received *C.size_t, work *C.int64_t, e *C.char, n C.size_t,
 ) C.int {
-	return startMessage(handle, work, e, n, func(g *group.Group) (pending, error) {
+	return begin(handle, work, e, n, func(g *group.Group) (pending, error) {
 		out, outBytes, err := sizesOf("mcast_all_to_all: sent", sent, g.Size())
 		if err != nil {
 			return nil, err
@@ -132,7 +110,7 @@ func goAllToAll(
 func goGather(
 	handle C.int64_t, send, recv unsafe.Pointer, bytes C.size_t, root C.int, work *C.int64_t, e *C.char, n C.size_t,
 ) C.int {
-	return startMessage(handle, work, e, n, func(g *group.Group) (pending, error) {
+	return begin(handle, work, e, n, func(g *group.Group) (pending, error) {
 		s, err := memory("mcast_gather: send", send, bytes)
 		if err != nil {
 			return nil, err
@@ -151,7 +129,7 @@ func goGather(
 func goScatter(
 	handle C.int64_t, send, recv unsafe.Pointer, bytes C.size_t, root C.int, work *C.int64_t, e *C.char, n C.size_t,
 ) C.int {
-	return startMessage(handle, work, e, n, func(g *group.Group) (pending, error) {
+	return begin(handle, work, e, n, func(g *group.Group) (pending, error) {
 		r, err := memory("mcast_scatter: recv", recv, bytes)
 		if err != nil {
 			return nil, err

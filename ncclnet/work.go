@@ -32,6 +32,13 @@ func start(
 	handle C.int64_t, out *C.int64_t, e *C.char, n C.size_t, orders staging.Orders,
 	f func(*group.Group) (*group.Work, error),
 ) C.int {
+	return begin(handle, out, e, n, func(g *group.Group) (pending, error) {
+		return g.InTurn(orders, func() (*group.Work, error) { return f(g) })
+	})
+}
+
+// begin begins an operation of a group at once, and hands out its handle.
+func begin(handle C.int64_t, out *C.int64_t, e *C.char, n C.size_t, f func(*group.Group) (pending, error)) C.int {
 	err := func() (err error) {
 		defer guard(&err)
 		if out == nil {
@@ -41,7 +48,7 @@ func start(
 		if err != nil {
 			return err
 		}
-		w, err := g.InTurn(orders, func() (*group.Work, error) { return f(g) })
+		w, err := f(g)
 		if err == nil {
 			*out = C.int64_t(works.add(w))
 		}

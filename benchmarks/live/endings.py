@@ -154,7 +154,7 @@ def waits(keys: Any) -> None:
 
 PLACES: dict[str, Callable[[Any], object]] = {
     "all_gather": lambda _: gathers(),
-    "all_to_all, by gloo": lambda _: exchanges(),
+    "all_to_all": lambda _: exchanges(),
     "store": waits,
     "computation, then all_gather": lambda _: (computes(), gathers()),
     "computation, then destroy": lambda _: (computes(), dist.destroy_process_group()),

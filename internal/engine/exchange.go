@@ -50,7 +50,6 @@ type Exchange struct {
 	woken    chan struct{} // ends a Sleep before there are streams
 	rest     rest
 	leave    atomic.Bool // Leave was called
-	left     bool        // ... and is under way
 
 	connect sync.Once      // Connect was called, or never will be
 	ended   sync.WaitGroup // of it
@@ -58,7 +57,6 @@ type Exchange struct {
 	begun   bool // these are in use; nil, both: they are plain
 	reader  fabric.Reader
 	puller  fabric.Puller
-	ops     atomic.Uint64
 	lent    atomic.Uint64 // exchange.Comm.LentBytes
 }
 
@@ -226,7 +224,6 @@ func (e *Exchange) post() bool {
 		for _, t := range o.Transfers {
 			t.Owner = call
 		}
-		e.ops.Inc()
 		e.enter(call.work, overlap.Peers, e.clock())
 		if o.Of == wire.SendReceive {
 			for _, t := range o.Transfers {
@@ -242,7 +239,6 @@ func (e *Exchange) post() bool {
 		}
 	}
 	if e.leave.Load() && e.empty() {
-		e.left = true
 		e.comm.Leave()
 	}
 	return len(items) > 0
@@ -369,7 +365,7 @@ func (e *Exchange) Rest(awake func()) bool {
 	if streams != nil {
 		e.check(s)
 	}
-	opened, leaves := s != nil && !e.begun, e.leave.Load() && !e.left
+	opened, leaves := s != nil && !e.begun, e.leave.Load() && !e.comm.Leaving()
 	unheard := e.fault.Load() != nil || e.comm.Err() != nil && !e.reported || opened || leaves
 	return rests && (e.failed || !unheard)
 }
@@ -385,7 +381,7 @@ type ExchangeStats struct {
 
 // Stats returns the counters. Any goroutine may call it.
 func (e *Exchange) Stats() ExchangeStats {
-	s := ExchangeStats{Ops: e.ops.Load()}
+	s := ExchangeStats{Ops: e.Posted()}
 	if b := e.streams.Load(); b != nil {
 		f := b.Stats()
 		s.SentBytes, s.ReceivedBytes = f.SentBytes+e.lent.Load(), f.ReceivedBytes

@@ -183,6 +183,9 @@ func (c *Comm) Leave() {
 	}
 }
 
+// Leaving reports whether Leave was called.
+func (c *Comm) Leaving() bool { return c.leaving }
+
 // checkLeft fails if a transfer waits for ranks that have left.
 func (c *Comm) checkLeft(t *Transfer) {
 	what := "a receive"
