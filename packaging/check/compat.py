@@ -24,7 +24,8 @@ FUNCTIONS = "tests/test_entries.py"
 FILES = [
     FUNCTIONS,
     *(f"tests/test_{name}.py" for name in ("backend", "process_groups", "allreduce", "layouts", "futures", "ending")),
-    *(f"tests/test_{name}.py" for name in ("failure", "fsdp", "hsdp", "torch_around", "observability")),
+    *(f"tests/test_{name}.py" for name in ("messages", "reductions", "sparse", "replace")),
+    *(f"tests/test_{name}.py" for name in ("failure", "fsdp", "fsdp_moe", "hsdp", "torch_around", "observability")),
 ]
 
 
@@ -42,13 +43,15 @@ def outcomes(version: str) -> list[dict[str, str]]:
     log = folder.with_name(f"log-{version}.jsonl")
     log.unlink(missing_ok=True)
     command = [sys.executable, "-m", "pytest", "-q", "--no-header", "--tb=short", "-p", "no:cacheprovider"]
-    subprocess.run(
+    ended = subprocess.run(
         [*command, "-m", "not more", f"--report-log={log}", *FILES],
         cwd=ROOT / "python",
         env={**os.environ, "PYTHONPATH": str(folder)},
         stdout=log.with_suffix(".txt").open("w"),
         stderr=subprocess.STDOUT,
     )
+    if ended.returncode not in (0, 1):  # of pytest: 1 says that tests failed
+        raise SystemExit(f"pytest ended with {ended.returncode}: see {log.with_suffix('.txt')}")
     found = {}
     for line in log.read_text().splitlines():
         report = json.loads(line)
