@@ -80,15 +80,16 @@ def all_reduce(rank: int, size: int) -> None:
     ops = dist.ReduceOp
     terms = [r + 1 for r in range(size)]
     for op, want in {
-        ops.SUM: sum(terms), ops.PRODUCT: 24, ops.MIN: 1, ops.MAX: size, ops.AVG: sum(terms) // size,
+        ops.SUM: sum(terms), ops.PRODUCT: 24, ops.MIN: 1, ops.MAX: size,
         ops.BAND: reduce(operator.and_, terms), ops.BOR: reduce(operator.or_, terms),
         ops.BXOR: reduce(operator.xor, terms),
     }.items():  # fmt: skip
         values = torch.full((3,), rank + 1)
-        if op == ops.AVG:
-            values = values.to(torch.int32)
         dist.all_reduce(values, op=op)
         assert values.tolist() == [want] * 3, op
+    mean = own(rank)
+    dist.all_reduce(mean, op=ops.AVG)
+    assert mean.tolist() == [2.5] * 3
     scaled = own(rank)
     dist.all_reduce(scaled, op=dist._make_nccl_premul_sum(0.5))
     assert scaled.tolist() == [5.0] * 3

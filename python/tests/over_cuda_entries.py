@@ -133,8 +133,6 @@ def every_reduction(check: Checked) -> None:
 
 def reduced_to_one(check: Checked) -> None:
     for number, (dtype, op, passed, count) in enumerate(reductions()):
-        if op == dist.ReduceOp.AVG and not (dtype.is_floating_point or dtype.is_complex):
-            continue
         root, on = number % SIZE, (behind_others, strided)[number % 2]
         mine = values(RANK, count, dtype, 4)
         got, want = on(mine), mine.clone()

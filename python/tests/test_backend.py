@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from datetime import timedelta
 from typing import Any
@@ -218,8 +219,10 @@ def means() -> None:
         assert rank != 1 or t.tolist() == [2.5] * 3, dtype
     for dtype in (torch.int32, torch.uint8, torch.int64):
         t = torch.full((3,), rank, dtype=dtype)
-        with pytest.raises(torch_mcast.ArgumentError, match=rf"reduce: AVG of {dtype}: .* use SUM"):
-            dist.reduce(t, dst=1, op=dist.ReduceOp.AVG)
+        scattered = functools.partial(dist.reduce_scatter_tensor, t, t.repeat(4))
+        for call in (functools.partial(dist.reduce, t, 1), functools.partial(dist.all_reduce, t), scattered):
+            with pytest.raises(torch_mcast.ArgumentError, match=rf"AVG of {dtype}: .* use SUM"):
+                call(op=dist.ReduceOp.AVG)
         assert t.tolist() == [rank] * 3  # refused before anything was summed
         dist.all_reduce(t, op=dist.ReduceOp.SUM)
         assert t.tolist() == [6] * 3

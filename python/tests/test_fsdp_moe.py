@@ -14,6 +14,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.distributed.fsdp._fully_shard import _fsdp_common
+from torch.distributed.tensor import Shard
 
 import torch_mcast.fsdp
 from torch_mcast.param_groups import groups_of
@@ -164,3 +165,20 @@ def test_groups_have_names_of_their_own(world: World, layout: str) -> None:
     wanted = sorted(["", *"012", *(f"{i}.moe.experts" for i in range(BLOCKS))])
     for said in world.run(names, layout):
         assert said == (wanted, wanted)
+
+
+def of_one_module() -> list[str]:
+    pair = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 8))
+    over = moe.meshes()
+    weights = {part.weight for part in pair}
+    sparse = _fsdp_common.ShardPlacementResult(Shard(0), _fsdp_common.FSDPMeshInfo(over.sparse["efsdp"], 0))
+    fully_shard(list(pair), mesh=over.dense, shard_placement_fn=lambda p: sparse if p in weights else None)
+    fully_shard(pair, mesh=over.dense)
+    handle = torch_mcast.fsdp.enable(pair[0], defer_reduce_scatter=False)
+    pair(torch.ones(2, 8)).sum().backward()
+    return sorted(handle.reasons)
+
+
+@pytest.mark.skipif("groups" not in LAYOUTS, reason="in older torch a module has one group")
+def test_groups_of_one_module_have_names_too(world: World) -> None:
+    assert world.run(of_one_module) == [["", "#2"]] * world.size

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from torch_mcast.group_in_python import TAKES_BACKENDS
+
 from .limits import LIMIT_S
 from .ranks import run_ranks
 
@@ -119,6 +121,33 @@ said["kind"] = kind()
 dist.new_group(pg_options=torch_mcast.Options(timeout="7s"))
 """)
     assert got == {"kind": OURS}
+
+
+def test_other_options_of_our_own_name_are_refused() -> None:
+    done = process("""
+from torch._C._distributed_c10d import ProcessGroupGloo
+begin("mcast", pg_options=ProcessGroupGloo._Options())
+""", "gloo")
+    assert "pg_options is a _Options: the mcast backend takes torch_mcast.Options" in done.stderr
+
+
+def test_a_group_for_cuda_alone() -> None:
+    got = said("""
+begin("cuda:nccl")
+said["fabric"] = torch_mcast.info().fabric
+""", "nccl")
+    assert got == {"fabric": "shm"}
+
+
+@pytest.mark.parametrize(("name", "replace"), [("cpu:mcast,cuda:nccl", ""), ("cpu:gloo,cuda:nccl", "gloo")])
+def test_ours_beside_nccl(name: str, replace: str) -> None:
+    done = process(f"""
+torch.cuda.is_available = lambda: True
+begin({name!r})
+""", replace)
+    refused = f"ArgumentError: a group of {name}, where mcast" in done.stderr
+    assert refused is not TAKES_BACKENDS  # then NCCL misses a GPU
+    assert done.returncode == 1
 
 
 def test_a_group_made_by_torchs_own_function() -> None:

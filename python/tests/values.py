@@ -98,7 +98,7 @@ def reduced(op: Any, dtype: torch.dtype, inputs: list[torch.Tensor], factor: flo
     }.get(op, torch.add)
     total = functools.reduce(fold, terms)
     if op == dist.ReduceOp.AVG:
-        total = total / len(inputs) if dtype.is_floating_point else total // len(inputs)
+        total = total / len(inputs)
     return total.to(dtype)
 
 
@@ -122,4 +122,4 @@ def _operations(dtype: torch.dtype) -> list[Any]:
     of_all = [ops.SUM, ops.MIN, ops.MAX, ops.PRODUCT]
     if dtype.is_floating_point:
         return ["premul", ops.AVG, *of_all]
-    return [*of_all, ops.BAND, ops.BOR, ops.BXOR, *([] if dtype is torch.bool else [ops.AVG])]
+    return [*of_all, ops.BAND, ops.BOR, ops.BXOR]

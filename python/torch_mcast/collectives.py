@@ -288,7 +288,6 @@ class Collectives(Messages):
         require_dense(tensor)
         require_writable("reduce", tensor)
         self._require_root("reduce", root)
-        reduction.require_mean("reduce", tensor.dtype, opts.reduceOp)
         known = reduction.find("reduce", tensor.dtype, opts.reduceOp)
         memory, finish = sending(tensor), None
         if memory is not tensor and root == self.rank():

@@ -31,7 +31,8 @@ _DEFERS = {
     "defer_reduce_scatter=False": 'enable(defer_reduce_scatter="auto")',
     "gradient accumulation": "zero_grad() before each backward, or set_requires_gradient_sync(False) in all but "
     "the last of a step",
-    "the sum is divided": "MixedPrecisionPolicy(reduce_dtype=torch.float32)",
+    "the sum is divided afterwards: SUM": "set_force_sum_reduction_for_comms(False)",
+    "the sum is divided afterwards: reduced": "MixedPrecisionPolicy(reduce_dtype=torch.float32)",
     "the result is cast": "MixedPrecisionPolicy with the parameters' dtype as reduce_dtype",
 }
 

@@ -48,12 +48,7 @@ from .timeline import Timeline
 
 Defer = Literal["auto"] | bool
 
-_NEEDED = (
-    "set_custom_all_gather",
-    "set_custom_reduce_scatter",
-    "_set_unshard_async_op",
-    "_get_fsdp_state",
-)
+_NEEDED = ("set_custom_all_gather", "_get_fsdp_state")  # the first is of torch 2.9, as what is replaced below
 _NEEDED_OF_GROUPS = (
     "unshard",
     "pre_forward",
@@ -322,7 +317,8 @@ class _ReduceScatter(_Comm):
             return "defer_reduce_scatter=False"
         kind = getattr(op, "op", op)
         if kind not in (dist.ReduceOp.AVG, dist.ReduceOp.PREMUL_SUM):
-            return f"the sum is divided afterwards (reduction in {reduce_dtype}, or forced to SUM)"
+            forced = reduce_dtype in (torch.float32, torch.bfloat16)  # of other types torch divides no mean
+            return f"the sum is divided afterwards: {'SUM is forced' if forced else f'reduced in {reduce_dtype}'}"
         group = self.param_group
         if group._is_hsdp:
             return "HSDP: an all-reduce over replicas follows"
@@ -428,7 +424,8 @@ def enable(
 def _named(model: nn.Module) -> list[tuple[str, Any]]:
     """Return all parameter groups with their names: all those of the modules that share one.
 
-    Where a module has several groups, each has the name of what holds all of its parameters.
+    Where a module has several groups, each has the name of what holds all of its parameters, and a number if others
+    have that name too.
     """
     shared: dict[Any, list[str]] = {}
     holders: dict[nn.Module, str] = {}
@@ -443,8 +440,11 @@ def _named(model: nn.Module) -> list[tuple[str, Any]]:
             named.append((", ".join(names), groups[0]))
             continue
         for group in groups:
-            of = [holders[param._module_info.module].replace(".", "/") for param in group.fsdp_params]
-            named.append((os.path.commonpath(of).replace("/", "."), group))
+            # Modules that share a state may lie outside of the part that enable() was given.
+            of = [holders.get(param._module_info.module, "").replace(".", "/") for param in group.fsdp_params]
+            name = os.path.commonpath(of).replace("/", ".")
+            others = sum(known.partition("#")[0] == name for known, _ in named)
+            named.append((f"{name}#{others + 1}" if others else name, group))
     return named
 
 

@@ -54,6 +54,7 @@ _OF_BOOLS: dict[Any, int] = {
     ReduceOp.MIN: _lib.MIN,
     **_BITWISE,
 }
+_OF_INTEGERS = {op: number for op, number in _OPS.items() if op != ReduceOp.AVG} | _BITWISE
 _OF_COMPLEX = {op: _OPS[op] for op in (ReduceOp.SUM, ReduceOp.AVG, ReduceOp.PREMUL_SUM)}
 
 
@@ -85,23 +86,19 @@ def find(operation: str, dtype: torch.dtype, op: Any) -> Reduction:
     elif dtype.is_complex:
         number, ops = _PAIRS.get(dtype), _OF_COMPLEX
     elif not dtype.is_floating_point:
-        ops = _OPS | _BITWISE
+        ops = _OF_INTEGERS
     if number is None:
         allowed = ", ".join(map(str, [*_DTYPES, torch.bool, *_PAIRS]))
         raise errors.UnsupportedError(f"{operation}: {dtype} has no such reduction: want one of {allowed}")
+    if kind not in ops and kind == ReduceOp.AVG:  # which would lose its fraction
+        raise errors.ArgumentError(
+            f"{operation}: AVG of {dtype}: only floating-point and complex tensors have a mean here; use SUM and divide"
+        )
     if kind not in ops:
         raise errors.ArgumentError(f"{operation}: {kind.name} of {dtype}: want one of {', '.join(o.name for o in ops)}")
     # Its pickled state has the factor in every torch; the attribute is younger than 2.11.
     factor = float(op.__getstate__()[1]) if kind == ReduceOp.PREMUL_SUM else 1.0
     return Reduction(number, ops[kind], factor)
-
-
-def require_mean(operation: str, dtype: torch.dtype, op: Any) -> None:
-    """Raise ArgumentError for a mean of integers, which would lose its fraction."""
-    if getattr(op, "op", op) == ReduceOp.AVG and not (dtype.is_floating_point or dtype.is_complex):
-        raise errors.ArgumentError(
-            f"{operation}: AVG of {dtype}: only floating-point and complex tensors have a mean here; use SUM and divide"
-        )
 
 
 def count(memory: torch.Tensor) -> int:

@@ -16,11 +16,13 @@ from .group import Info
 from .options import NAME, Options
 from .registration import Registration
 
+DEVICES = ["cpu", "cuda"]
+
 
 def create(opts: Any, options: object | None) -> MulticastBackend:
     """Make the backend of a new process group; torch calls this."""
-    if replace.names() and not isinstance(options, Options):
-        options = None  # of the backend that ours replaces
+    if replace.of_replaced.get() and not isinstance(options, Options):
+        options = None
     if options is not None and not isinstance(options, Options):
         raise errors.ArgumentError(
             f"pg_options is a {type(options).__name__}: the mcast backend takes torch_mcast.Options"
@@ -32,7 +34,7 @@ def register() -> None:
     """Make the names "mcast" and "launcher://" known to torch.distributed. A second call does nothing."""
     if not dist.is_available() or NAME in dist.Backend.backend_list:
         return
-    dist.Backend.register_backend(NAME, create, extended_api=True, devices=["cpu", "cuda"])
+    dist.Backend.register_backend(NAME, create, extended_api=True, devices=DEVICES)
     register_rendezvous_handler(launcher.SCHEME, launcher.rendezvous)
     replace.install()
 
@@ -42,12 +44,15 @@ def backend_of(group: dist.ProcessGroup | None = None) -> MulticastBackend | Non
     group = dist.group.WORLD if group is None else group
     if group is None:
         raise errors.ArgumentError("there is no default process group: call init_process_group first")
-    try:
-        backend = group._get_backend(torch.device("cpu"))
-    except RuntimeError:
-        return None
-    backend = getattr(backend, "wrapped_pg", backend)  # TORCH_DISTRIBUTED_DEBUG=DETAIL
-    return backend if isinstance(backend, MulticastBackend) else None
+    for device in DEVICES:
+        try:
+            backend = group._get_backend(torch.device(device))
+        except RuntimeError:
+            continue
+        backend = getattr(backend, "wrapped_pg", backend)  # TORCH_DISTRIBUTED_DEBUG=DETAIL
+        if isinstance(backend, MulticastBackend):
+            return backend
+    return None
 
 
 def stats(group: dist.ProcessGroup | None = None) -> Stats:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 import time
 from collections.abc import Sequence
@@ -11,7 +12,7 @@ from datetime import timedelta
 
 from torch._C._distributed_c10d import Store
 
-from . import errors
+from . import errors, replace
 
 
 def exchange(store: Store, rank: int, size: int, blob: bytes, timeout: timedelta) -> list[bytes]:
@@ -52,6 +53,8 @@ def exchange(store: Store, rank: int, size: int, blob: bytes, timeout: timedelta
             what = f"{len(missing)} of {size} ranks have not come to {after}: {missing[:16]}"
         else:
             what = f"rank 0 of {size} has not ended {after}: {meeting.why_unfinished()}"
+        if (value := os.environ.get(replace.VARIABLE)) is not None:
+            what += f"; {replace.VARIABLE}={value} must be the same on all ranks"
         raise errors.WaitTimeoutError(what) from e
 
 

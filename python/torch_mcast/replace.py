@@ -11,6 +11,7 @@ import functools
 import inspect
 import logging
 import os
+from contextvars import ContextVar
 from typing import Any
 
 import torch
@@ -22,6 +23,9 @@ from .options import NAME
 
 VARIABLE = "MCAST_REPLACE"
 _REPLACEABLE = ("gloo", "nccl")
+
+# A group is being made, with options that the program meant for the backend that ours replaces.
+of_replaced: ContextVar[bool] = ContextVar("of_replaced", default=False)
 
 _log = logging.getLogger(__name__)
 
@@ -40,8 +44,8 @@ def names() -> list[str]:
 
 
 def install() -> None:
-    """Have torch's function that makes groups take our name where a name is replaced, if MCAST_REPLACE is set."""
-    if not os.environ.get(VARIABLE):
+    """Have torch's function that makes groups take our name where a name is replaced."""
+    if TAKES_BACKENDS and not os.environ.get(VARIABLE):
         return
     make = c10d._new_process_group_helper
     signature = inspect.signature(make)
@@ -56,7 +60,11 @@ def install() -> None:
         if (c10d.get_rank() if c10d.is_initialized() else call.arguments["group_rank"]) == 0:
             _say_once()
         call.arguments["backend"] = ours
-        group, store = make(*call.args, **call.kwargs)
+        before = of_replaced.set(True)
+        try:
+            group, store = make(*call.args, **call.kwargs)
+        finally:
+            of_replaced.reset(before)
         if isinstance(group, c10d.ProcessGroup):
             c10d._world.pg_map[group] = said, c10d._world.pg_map[group][1]
             c10d._world.pg_backend_config[group] = str(c10d.BackendConfig(said))
@@ -79,14 +87,16 @@ def _instead(said: str) -> str:
     # torch chooses by device if the program names none.
     full = str(c10d.BackendConfig(said)) if said == c10d.Backend.UNDEFINED else said.lower()
     pairs = [pair.rpartition(":") for pair in full.split(",")]
+    ours = [name in (NAME, *replaceable) for _, _, name in pairs]
+    mixed = any(ours) and not all(ours) and not TAKES_BACKENDS
+    if mixed and torch.cuda.is_available():
+        raise errors.ArgumentError(
+            f"a group of {full}, where {' and '.join([NAME, *replaceable])} are {NAME}: before torch 2.14 such a group "
+            f"has no other backend; name {NAME} for all devices, or set {VARIABLE}=gloo,nccl"
+        )
     if not any(name in replaceable for _, _, name in pairs):
         return said
-    if not TAKES_BACKENDS and not all(name in replaceable for _, _, name in pairs):
-        if torch.cuda.is_available():
-            raise errors.ArgumentError(
-                f"{VARIABLE}={os.environ[VARIABLE]} and a group of {full}: before torch 2.14 a group has one backend "
-                f"for all devices; name one, or set {VARIABLE}=gloo,nccl"
-            )
+    if mixed:
         return NAME
     return ",".join(device + colon + (NAME if name in replaceable else name) for device, colon, name in pairs)
 
