@@ -13,14 +13,19 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
+import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist
 
 import torch_mcast
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "fsdp"))
+from machine import shared_machine
 
 OF_A_FRAME = 1448 / 1514
 
@@ -35,6 +40,8 @@ def main() -> None:
     dist.init_process_group("mcast")
     rank, size = dist.get_rank(), dist.get_world_size()
     groups: dict[str, Any] = {"mcast": dist.group.WORLD, "gloo": dist.new_group(backend="gloo")}
+    fabrics = {"mcast": torch_mcast.info().fabric, "gloo": "tcp"}
+    where = {"command": " ".join(["messages.py", *sys.argv[1:]]), **shared_machine()} if rank == 0 else {}
     for nbytes in args.bytes:
         for name, run, crosses in OPERATIONS:
             seconds: dict[str, list[float]] = {backend: [] for backend in groups}
@@ -47,11 +54,10 @@ def main() -> None:
                 for backend, each in seconds.items():
                     p50 = statistics.median(each)
                     share = crosses(size) * nbytes * 8 / p50 / (args.rate * OF_A_FRAME)
-                    row = {"op": name, "backend": backend, "ranks": size, "bytes": nbytes, "rate": args.rate}
-                    row |= {"p50_ms": round(p50 * 1e3, 3), "min_ms": round(min(each) * 1e3, 3)}
-                    print(json.dumps(row | {"max_ms": round(max(each) * 1e3, 3), "share": round(share, 3)}), flush=True)
-    if rank == 0:
-        print(json.dumps({"fabric": torch_mcast.info().fabric, "version": torch_mcast.__version__}))
+                    row = {"op": name, "backend": backend, "fabric": fabrics[backend], "ranks": size, "bytes": nbytes}
+                    row |= {"rate": args.rate, "p50_ms": round(p50 * 1e3, 3), "min_ms": round(min(each) * 1e3, 3)}
+                    row |= {"max_ms": round(max(each) * 1e3, 3), "share": round(share, 3)}
+                    print(json.dumps(row | where), flush=True)
     dist.destroy_process_group()
 
 

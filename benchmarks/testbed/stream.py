@@ -13,8 +13,10 @@ import json
 import os
 import socket
 import statistics
+import sys
 import tempfile
 import time
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -23,6 +25,9 @@ from torch._C._distributed_c10d import FileStore
 from torch.multiprocessing.spawn import spawn
 
 from torch_mcast.options import Options
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "fsdp"))
+from machine import shared_machine
 
 
 def rank_of_two(rank: int, nbytes: int, rounds: int, scratch: str) -> None:
@@ -70,12 +75,13 @@ def rank_of_two(rank: int, nbytes: int, rounds: int, scratch: str) -> None:
     if rank == 1:
         p50 = {way: statistics.median(took) for way, took in seconds.items()}
         held = {"gloo": "plain TCP stream", "udp": "plain TCP stream", "shm": "copy of memory"}
+        where = {"command": f"stream.py --bytes {nbytes} --rounds {rounds}", **shared_machine()}
         for way, took in p50.items():
             row: dict[str, Any] = {"way": way, "bytes": nbytes, "p50_ms": round(took * 1e3, 3)}
             row |= {"min_ms": round(min(seconds[way]) * 1e3, 3), "gb_s": round(nbytes / took / 1e9, 2)}
             if way in held:
                 row |= {"of": held[way], "share": round(p50[held[way]] / took, 3)}
-            print(json.dumps(row), flush=True)
+            print(json.dumps(row | where), flush=True)
     dist.destroy_process_group()
 
 

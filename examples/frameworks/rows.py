@@ -6,6 +6,7 @@ examples/frameworks/run calls it, with a Python that has the frameworks.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib.metadata
 import json
 import os
@@ -72,18 +73,21 @@ def run(row: Row, over: str, scratch: Path) -> dict[str, Any]:
     torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(row.ranks)]
     program = [str(HERE / f"{row.program}.py"), backend, str(result)]
     began = time.monotonic()
+    started = subprocess.Popen(
+        [sys.executable, *(torchrun if row.ranks else []), *program],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
     try:
-        done = subprocess.run(
-            [sys.executable, *(torchrun if row.ranks else []), *program],
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=LIMIT_S,
-        )
-        said, code = done.stdout, done.returncode
-    except subprocess.TimeoutExpired as e:
-        said, code = str(e.stdout), f"none after {LIMIT_S:g} s"
+        said, code = started.communicate(timeout=LIMIT_S)[0], started.returncode
+    except subprocess.TimeoutExpired:
+        started.terminate()  # torchrun ends its ranks then, which are in sessions of their own
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            started.wait(60)
+        started.kill()
+        said, code = started.communicate()[0], f"none after {LIMIT_S:g} s"
     (scratch / f"{row.program}.{over}.log").write_text(said)
     if code or not result.exists():
         print(said[-3000:], file=sys.stderr)
