@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 from . import ending
+from .host import host
 from .limits import LIMIT_S
 
 # MCAST_TIMEOUT is longer than the limit of a test (conftest.py), so nobody is told because it has run out.
@@ -63,3 +64,17 @@ def test_the_others_are_told() -> None:
         for report in one["reports"]:
             assert (report["kind"], report["rank"]) == ("RankError", ending.VICTIM), one
             assert re.search(CAUSES[one["case"].split("/")[1]], report["text"]), one
+
+
+def test_destroyed_groups_are_left() -> None:
+    host("""
+        import torch.distributed as dist
+        from torch_mcast.backend import alive
+        dist.init_process_group("mcast", store=dist.HashStore(), rank=0, world_size=1)
+        part = dist.new_group([0])
+        assert len(alive()) == 2
+        dist.destroy_process_group(part)
+        assert len(alive()) == 1
+        dist.destroy_process_group()
+        assert not alive()
+    """)

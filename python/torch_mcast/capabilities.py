@@ -114,7 +114,7 @@ def collective(method: MethodT) -> MethodT:
             named["opts"] = options()
         self._sequence += 1
         work = self._coalesce(method(self, *args, **named))
-        keep(work)
+        keep(work, several=method.__name__.endswith("_coalesced"))
         return work
 
     return cast(MethodT, counted)

@@ -7,11 +7,14 @@ process group instead, which Python may write. It has one backend for all device
 from __future__ import annotations
 
 import enum
+from collections import deque
+from functools import partial
 from types import WrapperDescriptorType
 from typing import Any
 
 import torch
 import torch._C._distributed_c10d as c10d
+import torch.distributed.distributed_c10d as distributed_c10d
 from torch._C._distributed_c10d import Backend, PrefixStore, ProcessGroup, Store, Work
 
 from .options import Options
@@ -130,19 +133,31 @@ class GroupInPython(ProcessGroup):
         raise NotImplementedError
 
 
+def install() -> None:
+    """Have torch, which before 2.7 shuts down and aborts its own backends alone, do so with such groups."""
+    for name, method in ("_shutdown_backend", "shutdown"), ("_abort_backend", "abort"):
+        if (of_torch := getattr(distributed_c10d, name, None)) is not None:
+            setattr(distributed_c10d, name, partial(_end, of_torch, method))
+
+
+def _end(of_torch: Any, method: str, group: ProcessGroup) -> Any:
+    return getattr(group, method)() if isinstance(group, GroupInPython) else of_torch(group)
+
+
 # torch 2.7 and newer keep the Python half of a work as long as the C++ half.
 _LOSES_WORKS = torch.__version__.startswith("2.6.")
 
 
 _kept: set[Work] = set()
+_waited: deque[Work] = deque(maxlen=1024)
 _WAITS = ("wait", "get_future")
 
 
-def keep(work: Work) -> None:
+def keep(work: Work, several: bool) -> None:
     """Keep the Python half of a work until it is waited for, if torch does not.
 
     torch's C++ code, such as functional collectives, may have the C++ half alone. Without the other half its wait
-    would never end.
+    would never end. A work of several results is waited for once for each: it stays for a while after the first.
     """
     if not _LOSES_WORKS:
         return
@@ -151,6 +166,8 @@ def keep(work: Work) -> None:
     def letting_go(method: Any) -> Any:
         def called(*args: Any) -> Any:
             _kept.discard(work)
+            if several:
+                _waited.append(work)
             for name in _WAITS:
                 vars(work).pop(name, None)  # they refer to the work, which refers to them
             return method(*args)

@@ -256,7 +256,7 @@ class Messages(Posting):
         )
         assert isinstance(work, MessageWork)
         self._recorder.exchanged(work)
-        keep(work)
+        keep(work, several=False)
         return self._coalesce(work)
 
     # ---- a barrier that names who is missing

@@ -9,10 +9,11 @@ import torch
 import torch.distributed as dist
 from torch.distributed.rendezvous import register_rendezvous_handler
 
-from . import errors, launcher, replace
+from . import errors, group_in_python, launcher, replace
 from .backend import MulticastBackend
 from .counters import Stats
 from .group import Info
+from .group_in_python import TAKES_BACKENDS
 from .options import NAME, Options
 from .registration import Registration
 
@@ -37,6 +38,8 @@ def register() -> None:
     dist.Backend.register_backend(NAME, create, extended_api=True, devices=DEVICES)
     register_rendezvous_handler(launcher.SCHEME, launcher.rendezvous)
     replace.install()
+    if not TAKES_BACKENDS:
+        group_in_python.install()
 
 
 def backend_of(group: dist.ProcessGroup | None = None) -> MulticastBackend | None:
