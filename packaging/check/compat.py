@@ -5,6 +5,7 @@
 
 torch lies in a folder of its own, build/compat/torch-VERSION, and everything else is the environment's. FILES are
 the tests of the backend and of training over it, some minutes; other tests are of the library and of what is around.
+CUDA_RIG, as for scripts/python-tests, adds the tests of CUDA tensors where that stand-in for CUDA 13 serves the torch.
 """
 
 import datetime
@@ -27,6 +28,8 @@ FILES = [
     *(f"tests/test_{name}.py" for name in ("messages", "reductions", "sparse", "replace")),
     *(f"tests/test_{name}.py" for name in ("failure", "fsdp", "fsdp_moe", "hsdp", "torch_around", "observability")),
 ]
+CUDA_FILES = ["tests/test_device.py", "tests/test_fsdp_device.py"]
+ON_CUDA = "import torch; assert torch.ones(3, device='cuda').sum().item() == 3"
 
 
 def key(version: str) -> list[int]:
@@ -34,19 +37,40 @@ def key(version: str) -> list[int]:
     return [int(part) for part in version.split(".")]
 
 
-def outcomes(version: str) -> list[dict[str, str]]:
-    """Run the tests over this version; return the file, the name, the outcome and the reason of each."""
+def put(version: str) -> Path:
+    """Put a version of torch into a folder, unless the environment has it, and return the folder."""
     folder = ROOT / "build/compat" / f"torch-{version}"
     folder.parent.mkdir(parents=True, exist_ok=True)
-    if version != metadata.version("torch").partition("+")[0]:  # which the environment has
+    if version != metadata.version("torch").partition("+")[0]:
         subprocess.run([sys.executable, ROOT / "packaging/check/torch_folder.py", version, folder], check=True)
-    log = folder.with_name(f"log-{version}.jsonl")
+    return folder
+
+
+def stand_in(folder: Path) -> dict[str, str] | None:
+    """Return the environment in which a torch has CUDA tensors without a GPU, if it has."""
+    if not (rig := os.environ.get("CUDA_RIG")):
+        return None
+    subprocess.run([ROOT / "scripts/cuda-rig"], check=True, stdout=subprocess.DEVNULL)
+    runner = Path(rig).resolve() / "torchrig.py"
+    env = {"MCAST_TORCH_CUDA": str(runner), "FAKE_CUDA_BUILD": str(ROOT / "build/cuda-rig")}
+    script = folder.with_name("on_cuda.py")
+    script.write_text(ON_CUDA)
+    tried = subprocess.run(
+        [sys.executable, runner, script], env={**os.environ, **env, "PYTHONPATH": str(folder)}, capture_output=True
+    )
+    return env if tried.returncode == 0 else None
+
+
+def outcomes(folder: Path, files: list[str], more: str, env: dict[str, str]) -> list[dict[str, str]]:
+    """Run tests over the torch of a folder; return the file, the name, the outcome and the reason of each."""
+    log = folder.with_name(f"{folder.name}{more}.jsonl".replace("torch-", "log-"))
     log.unlink(missing_ok=True)
     command = [sys.executable, "-m", "pytest", "-q", "--no-header", "--tb=short", "-p", "no:cacheprovider"]
+    chosen = [] if more else ["-m", "not more"]
     ended = subprocess.run(
-        [*command, "-m", "not more", f"--report-log={log}", *FILES],
+        [*command, *chosen, f"--report-log={log}", *files],
         cwd=ROOT / "python",
-        env={**os.environ, "PYTHONPATH": str(folder)},
+        env={**os.environ, **env, "PYTHONPATH": str(folder)},
         stdout=log.with_suffix(".txt").open("w"),
         stderr=subprocess.STDOUT,
     )
@@ -80,14 +104,18 @@ def count(tests: list[dict[str, str]]) -> dict[str, object]:
 def table(rows: list[dict]) -> str:
     """Return the table of the rows."""
     lines = [
-        "| torch | functions: passed, failed, not in that torch | other tests: passed, failed, skipped | failed |",
-        "|---|---|---|---|",
+        "| torch | functions: passed, failed, not in that torch | other tests: passed, failed, skipped "
+        "| CUDA tensors, on a stand-in | failed |",
+        "|---|---|---|---|---|",
     ]
     for row in rows:
-        counts = [row["functions"], row["tests"]]
-        numbers = [f"{c['passed']}, {len(c['failed'])}, {sum(c['skipped'].values())}" for c in counts]
-        failed = ", ".join(f"`{name}`" for c in counts for name in c["failed"])
-        lines.append(f"| {row['torch']} | {numbers[0]} | {numbers[1]} | {failed} |")
+        counts = [row["functions"], row["tests"], row["cuda"]]
+        numbers = [
+            f"{c['passed']}, {len(c['failed'])}, {sum(c['skipped'].values())}" if c else "it has another CUDA"
+            for c in counts
+        ]
+        failed = ", ".join(f"`{name}`" for c in counts if c for name in c["failed"])
+        lines.append(f"| {row['torch']} | {' | '.join(numbers)} | {failed} |")
     return "\n".join(lines) + "\n"
 
 
@@ -100,21 +128,24 @@ def main() -> None:
     """Test the version that is named, if one is, and write the table."""
     failed = 0
     if (version := sys.argv[1]) != "--table":
-        tests = outcomes(version)
+        folder = put(version)
+        tests = outcomes(folder, FILES, "", {})
         functions = [test for test in tests if test["file"] == FUNCTIONS]
+        cuda = stand_in(folder)
         row = {
             "torch": version,
             "date": datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
             "python": sys.version.split()[0],
             "functions": count(functions),
             "tests": count([test for test in tests if test["file"] != FUNCTIONS]),
+            "cuda": cuda and count(outcomes(folder, CUDA_FILES, "-cuda", cuda)),
         }
         before = next((r for r in read() if r["torch"] == version), row)
         if before | {"date": ""} == row | {"date": ""}:
             row = before  # a run with the same results changes nothing
         rows = sorted([*(r for r in read() if r["torch"] != version), row], key=lambda r: key(r["torch"]))
         ROWS.write_text("".join(json.dumps(row) + "\n" for row in rows))
-        failed = len(row["functions"]["failed"]) + len(row["tests"]["failed"])
+        failed = sum(len(row[part]["failed"]) for part in ("functions", "tests", "cuda") if row[part])
         print(table([row]), end="")
     rows = read()
     before, _, rest = DOCUMENT.read_text().partition(BEGIN)

@@ -1,10 +1,11 @@
-"""The three lines of the README in a training script: torchrun --nproc-per-node 2 train.py."""
+"""The three lines of the README in a script; DDP before torch 2.9. Run: torchrun --nproc-per-node 2 train.py."""
 
 import torch
 import torch.distributed as dist
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import fully_shard
+from torch.distributed.fsdp import FSDPModule, fully_shard
+from torch.nn.parallel import DistributedDataParallel
 
 import torch_mcast
 
@@ -14,10 +15,14 @@ dist.init_process_group("mcast")
 torch.manual_seed(dist.get_rank())
 mesh = init_device_mesh("cpu", (dist.get_world_size(),))
 model = nn.Sequential(*(nn.Sequential(nn.Linear(256, 256), nn.Tanh()) for _ in range(4)))
-for block in model:
-    fully_shard(block, mesh=mesh)
-fully_shard(model, mesh=mesh)
-handle = torch_mcast.fsdp.enable(model)
+handle = None
+if hasattr(FSDPModule, "set_custom_all_gather"):
+    for block in model:
+        fully_shard(block, mesh=mesh)
+    fully_shard(model, mesh=mesh)
+    handle = torch_mcast.fsdp.enable(model)
+else:
+    model = DistributedDataParallel(model)
 
 optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
 inputs = torch.randn(64, 256)
