@@ -4,8 +4,8 @@
     sudo bin/mcast-lab testbed run -- .venv/bin/python benchmarks/testbed/messages.py --rate 500e6
 
 Bytes are what a rank sends to each other rank (all-to-all), or to the next (shift). Times are the slowest rank's
-medians. `share` is of what links allow: their rate times 1448 of 1514 bytes, which TCP has of a full frame. Rank 0
-prints a line of JSON for each row. Every result is checked, byte for byte.
+medians. `share` is of what links allow: their rate, less the heads of full frames, which carry TCP with timestamps.
+Rank 0 prints a line of JSON for each row. Every result is checked, byte for byte.
 """
 
 from __future__ import annotations
@@ -27,14 +27,15 @@ import torch_mcast
 sys.path.append(str(Path(__file__).resolve().parents[1] / "fsdp"))
 from machine import shared_machine
 
-OF_A_FRAME = 1448 / 1514
+IN_PACKET, AROUND = 52, 14  # bytes of heads: of IP and TCP, and of Ethernet
 
 
 def main() -> None:
     """Run all operations of all sizes, and print rows."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rate", type=float, required=True, help="bits a second of a host's link, e.g. 500e6")
-    parser.add_argument("--bytes", type=int, nargs="+", default=[64 << 10, 1 << 20, 4 << 20])
+    parser.add_argument("--bytes", type=int, nargs="+", default=[64 << 10, 1 << 20, 4 << 20, 16 << 20])
+    parser.add_argument("--mtu", type=int, default=9000, help="of the links (default: %(default)s, as the testbed's)")
     parser.add_argument("--rounds", type=int, default=5)
     args = parser.parse_args()
     dist.init_process_group("mcast")
@@ -42,6 +43,7 @@ def main() -> None:
     groups: dict[str, Any] = {"mcast": dist.group.WORLD, "gloo": dist.new_group(backend="gloo")}
     fabrics = {"mcast": torch_mcast.info().fabric, "gloo": "tcp"}
     where = {"command": " ".join(["messages.py", *sys.argv[1:]]), **shared_machine()} if rank == 0 else {}
+    allowed = args.rate * (args.mtu - IN_PACKET) / (args.mtu + AROUND)
     for nbytes in args.bytes:
         for name, run, crosses in OPERATIONS:
             seconds: dict[str, list[float]] = {backend: [] for backend in groups}
@@ -53,7 +55,7 @@ def main() -> None:
             if rank == 0:
                 for backend, each in seconds.items():
                     p50 = statistics.median(each)
-                    share = crosses(size) * nbytes * 8 / p50 / (args.rate * OF_A_FRAME)
+                    share = crosses(size) * nbytes * 8 / p50 / allowed
                     row = {"op": name, "backend": backend, "fabric": fabrics[backend], "ranks": size, "bytes": nbytes}
                     row |= {"rate": args.rate, "p50_ms": round(p50 * 1e3, 3), "min_ms": round(min(each) * 1e3, 3)}
                     row |= {"max_ms": round(max(each) * 1e3, 3), "share": round(share, 3)}
