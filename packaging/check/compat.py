@@ -46,29 +46,29 @@ def put(version: str) -> Path:
     return folder
 
 
-def stand_in(folder: Path) -> dict[str, str] | None:
-    """Return the environment in which a torch has CUDA tensors without a GPU, if it has."""
+def stand_in(folder: Path) -> tuple[dict[str, str], str]:
+    """Return the environment in which a torch has CUDA tensors without a GPU, or why it has none."""
     if not (rig := os.environ.get("CUDA_RIG")):
-        return None
+        return {}, "not tried"
     subprocess.run([ROOT / "scripts/cuda-rig"], check=True, stdout=subprocess.DEVNULL)
     runner = Path(rig).resolve() / "torchrig.py"
     env = {"MCAST_TORCH_CUDA": str(runner), "FAKE_CUDA_BUILD": str(ROOT / "build/cuda-rig")}
     script = folder.with_name("on_cuda.py")
     script.write_text(ON_CUDA)
+    command = [sys.executable, runner, script]
     tried = subprocess.run(
-        [sys.executable, runner, script], env={**os.environ, **env, "PYTHONPATH": str(folder)}, capture_output=True
+        command, env={**os.environ, **env, "PYTHONPATH": str(folder)}, capture_output=True, text=True
     )
-    return env if tried.returncode == 0 else None
+    return (env, "") if tried.returncode == 0 else ({}, tried.stderr.strip().splitlines()[-1])
 
 
-def outcomes(folder: Path, files: list[str], more: str, env: dict[str, str]) -> list[dict[str, str]]:
+def outcomes(folder: Path, files: list[str], name: str, *options: str, **env: str) -> list[dict[str, str]]:
     """Run tests over the torch of a folder; return the file, the name, the outcome and the reason of each."""
-    log = folder.with_name(f"{folder.name}{more}.jsonl".replace("torch-", "log-"))
+    log = folder.with_name(f"{name}.jsonl")
     log.unlink(missing_ok=True)
     command = [sys.executable, "-m", "pytest", "-q", "--no-header", "--tb=short", "-p", "no:cacheprovider"]
-    chosen = [] if more else ["-m", "not more"]
     ended = subprocess.run(
-        [*command, *chosen, f"--report-log={log}", *files],
+        [*command, *options, f"--report-log={log}", *files],
         cwd=ROOT / "python",
         env={**os.environ, **env, "PYTHONPATH": str(folder)},
         stdout=log.with_suffix(".txt").open("w"),
@@ -110,11 +110,8 @@ def table(rows: list[dict]) -> str:
     ]
     for row in rows:
         counts = [row["functions"], row["tests"], row["cuda"]]
-        numbers = [
-            f"{c['passed']}, {len(c['failed'])}, {sum(c['skipped'].values())}" if c else "it has another CUDA"
-            for c in counts
-        ]
-        failed = ", ".join(f"`{name}`" for c in counts if c for name in c["failed"])
+        numbers = [c.get("why") or f"{c['passed']}, {len(c['failed'])}, {sum(c['skipped'].values())}" for c in counts]
+        failed = ", ".join(f"`{name}`" for c in counts for name in c.get("failed", []))
         lines.append(f"| {row['torch']} | {' | '.join(numbers)} | {failed} |")
     return "\n".join(lines) + "\n"
 
@@ -129,23 +126,25 @@ def main() -> None:
     failed = 0
     if (version := sys.argv[1]) != "--table":
         folder = put(version)
-        tests = outcomes(folder, FILES, "", {})
+        tests = outcomes(folder, FILES, f"log-{version}", "-m", "not more")
         functions = [test for test in tests if test["file"] == FUNCTIONS]
-        cuda = stand_in(folder)
+        env, why = stand_in(folder)
         row = {
             "torch": version,
             "date": datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
             "python": sys.version.split()[0],
             "functions": count(functions),
             "tests": count([test for test in tests if test["file"] != FUNCTIONS]),
-            "cuda": cuda and count(outcomes(folder, CUDA_FILES, "-cuda", cuda)),
+            "cuda": count(outcomes(folder, CUDA_FILES, f"log-{version}-cuda", **env)) if env else {"why": why},
         }
         before = next((r for r in read() if r["torch"] == version), row)
+        if why == "not tried":
+            row["cuda"] = before["cuda"]
         if before | {"date": ""} == row | {"date": ""}:
             row = before  # a run with the same results changes nothing
         rows = sorted([*(r for r in read() if r["torch"] != version), row], key=lambda r: key(r["torch"]))
         ROWS.write_text("".join(json.dumps(row) + "\n" for row in rows))
-        failed = sum(len(row[part]["failed"]) for part in ("functions", "tests", "cuda") if row[part])
+        failed = sum(len(row[part].get("failed", [])) for part in ("functions", "tests", "cuda"))
         print(table([row]), end="")
     rows = read()
     before, _, rest = DOCUMENT.read_text().partition(BEGIN)

@@ -14,6 +14,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+# It compiles, and goes with one version of torch.
+TRITON = re.compile(r"^Requires-Dist: (triton==[\d.]+)", re.M)
 # The one library of CUDA that torch asks without a GPU, whether there is one, as two ways to require it name it.
 RUNTIME = re.compile(r"^Requires-Dist: (?:nvidia-cuda-runtime(-cu\d+)|cuda-toolkit)\b.*?==(\d+\.\d+)", re.M)
 
@@ -78,8 +80,10 @@ def main() -> None:
     half = folder.with_name(folder.name + ".part")
     shutil.rmtree(half, ignore_errors=True)
     install(half, f"torch=={version}")
+    needs = next(half.glob("torch-*.dist-info/METADATA")).read_text()
+    install(half, *TRITON.findall(needs))
     if not imports(half):
-        required = RUNTIME.findall(next(half.glob("torch-*.dist-info/METADATA")).read_text())
+        required = RUNTIME.findall(needs)
         install(half, *(f"nvidia-cuda-runtime{suffix}~={version}.0" for suffix, version in required))
         stand_in(half / "torch/lib")
         if not imports(half):

@@ -65,4 +65,6 @@ def test_it_works_as_the_table_says(world: World, name: str) -> None:
     if name not in public():
         pytest.skip(f"torch {torch.__version__} has no {name}")
     ours = world.run(is_ours, name)
+    if name == "monitored_barrier" and not TAKES_BACKENDS:
+        pytest.skip(f"torch {torch.__version__} refuses {name}")
     assert TABLE[name] != "mcast" or any(ours)

@@ -19,12 +19,14 @@ from torch.distributed.tensor import Shard
 import torch_mcast.fsdp
 from torch_mcast.param_groups import groups_of
 
+from .values import ENABLE
 from .world import World
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks" / "fsdp"))
 
 import moe
 
+pytestmark = ENABLE
 BLOCKS, WIDTH, STEPS = 3, 16, 3
 # In older torch a module has one group.
 LAYOUTS = ["groups", "nested"] if hasattr(_fsdp_common, "ShardPlacementResult") else ["nested"]

@@ -59,6 +59,13 @@ def unmatched(fabric: str) -> None:
         got = torch.zeros(6)
         dist.recv(got, 0, group=group)
         assert got.tolist() == [1.0] * 4 + [0.0] * 2
+    for view in (torch.zeros(3, 4).t()[:2], torch.zeros(6, dtype=torch.complex64).conj().imag):
+        if rank == 0:
+            dist.send(torch.full((3,), 7.0), 1, group=group)
+        if rank == 1:
+            view.copy_(torch.arange(6).view(view.shape))
+            dist.recv(view, 0, group=group)
+            assert view.flatten().tolist() == [7, 7, 7, 3, 4, 5]
 
 
 def test_a_send_waits_for_its_receive(world: World, fabric: str) -> None:

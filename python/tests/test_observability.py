@@ -328,6 +328,7 @@ def reductions() -> list[tuple[bool, str, bool]]:
     return [("waited_ms" in e, e["state"], e["retired"]) for e in own[-3:]]  # others: of a group that had its name
 
 
+@FLIGHT_RECORDER
 def test_the_flight_recorder_knows_calls_that_are_several_operations(world: World) -> None:
     assert world.run(reductions) == [[(True, "completed", True)] * 3] * 4
 

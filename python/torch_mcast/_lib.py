@@ -406,11 +406,11 @@ class Library:
         """Start a receive of nbytes at most from a rank, -1: from any; return the work."""
         return self._start("recv", None, group, buf, nbytes, source, tag)
 
-    def source(self, work: int) -> int:
-        """Return which rank has sent the message of a receive that is done."""
+    def source(self, work: int) -> tuple[int, int]:
+        """Return which rank has sent the message of a receive that is done, and how many bytes."""
         rank, nbytes = c.c_int(), c.c_size_t()
         self._check(self._dll.mcast_source(work, c.byref(rank), c.byref(nbytes), _scratch.err, _ERROR_BYTES))
-        return rank.value
+        return rank.value, nbytes.value
 
     def all_to_all(self, group: int, send: int, recv: int, sent: list[int], received: list[int]) -> int:
         """Start an all-to-all of so many bytes to each rank, and from each; return the work."""

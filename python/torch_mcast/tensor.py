@@ -98,6 +98,13 @@ def write(output: torch.Tensor, source: torch.Tensor) -> None:
         output.copy_(source.reshape(output.shape))
 
 
+def fill_behind(memory: torch.Tensor, nbytes: int, output: torch.Tensor) -> None:
+    """Take what comes behind the first bytes of memory from the elements of the output that it is copied to."""
+    with torch.cuda.stream(torch.cuda.Stream(output.device) if output.is_cuda else None):
+        whole = output.detach().resolve_conj().resolve_neg().reshape(-1).cpu()
+    memory.reshape(-1).view(torch.uint8)[nbytes:] = whole.view(torch.uint8)[nbytes:]
+
+
 def scatter_into(outputs: Sequence[torch.Tensor], parts: Sequence[torch.Tensor]) -> None:
     """Copy each part to its output, as write() does; many small ones in one call."""
     if any(_lazy(output) or output.is_inference() for output in outputs):

@@ -16,6 +16,7 @@ from torch._C._distributed_c10d import Work
 from . import _lib, errors, profile
 from .group import SLICE_MS, Group, Lane
 from .recorder import Recorder
+from .tensor import fill_behind
 
 _LOOK_S = 2e-4  # between looks at a device's stream
 NO_TIMEOUT = timedelta(0)  # what torch passes for "none given"
@@ -256,7 +257,9 @@ class MessageWork(McastWork):
 
     def _learn(self) -> None:
         if self._outputs:
-            self._source = self._group.lib.source(self._handle)
+            self._source, nbytes = self._group.lib.source(self._handle)
+            if self._finish is not None and nbytes < self._keep[0].nbytes:
+                fill_behind(self._keep[0], nbytes, self._outputs[0])
 
     def source_rank(self) -> int:
         """Return the rank that a receive got its data from."""
