@@ -130,6 +130,23 @@ def test_futures_are_complete_in_posting_order() -> None:
     lane.clear()
 
 
+def complete_after_wait() -> None:
+    for work in (dist.all_reduce(torch.ones(4), async_op=True), dist.barrier(async_op=True)):
+        assert work is not None
+        work.wait()
+        assert work.get_future().done()
+    model = nn.parallel.DistributedDataParallel(nn.Linear(4, 4, bias=False))
+    with model.join(divide_by_initial_world_size=False):
+        for _ in range(3 + dist.get_rank()):
+            model(torch.ones(1, 4)).sum().backward()
+            assert torch.equal(model.module.weight.grad, torch.ones(4, 4))
+            model.zero_grad()
+
+
+def test_the_future_of_an_operation_that_is_done_is_complete(world: World) -> None:
+    world.run(complete_after_wait)
+
+
 QUANTIZED = (quantization.quantization_pertensor_hook, quantization.quantization_perchannel_hook)
 
 

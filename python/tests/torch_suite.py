@@ -7,6 +7,7 @@ of its own, as in torch's CI, but one that is forked from a process that has imp
 
 from __future__ import annotations
 
+import inspect
 import multiprocessing as mp
 import os
 import sys
@@ -39,10 +40,25 @@ os.environ["BACKEND"] = NAME
 suite: Any = distributed_test
 suite.BACKEND = NAME
 common_distributed.TIMEOUT_DEFAULT = int(LIMIT_S)  # seconds of a test
+# test_new_subgroups_by_enumeration takes a GPU's number for its rank's, and uses no GPU.
+suite.init_multigpu_helper = lambda world_size, _: {rank: [rank] for rank in range(world_size)}
 suite.Barrier.sync.__func__.__defaults__ = (None, LIMIT_S)  # torch's 10 s are few on a machine that is busy
 
 # torch says so of all backends but MPI. It was true of all_to_all on a CPU; gloo has had it for years.
 _SAID_OF_GLOO = ("Only MPI supports CPU all_to_all_single", "Only MPI supports all_to_all")
+
+# torch leaves these out for want of GPUs, for NCCL or for an issue of its own. They use the CPU alone.
+_ON_A_CPU = (
+    "test_batch_isend_irecv_op_list_err",
+    "test_broadcast_object_list",
+    "test_new_subgroups",
+    "test_new_subgroups_by_enumeration",
+    "test_new_subgroups_by_enumeration_input_rank_exceeds_world_size",
+    "test_new_subgroups_by_enumeration_negative_input_rank",
+    "test_new_subgroups_group_size_exceeds_world_size",
+    "test_new_subgroups_overlap_not_allowed",
+    "test_new_subgroups_world_size_not_divisible_by_group_size",
+)
 
 
 class Rank(ForkServerProcess):
@@ -77,7 +93,14 @@ class TorchSuite(suite.TestDistBackend, suite.DistributedTest._DistTestBase):
 
 
 def _take_back() -> None:
-    """Run also the tests that torch keeps from gloo for a lack that gloo no longer has."""
+    """Run also the tests that use the CPU alone, and those kept from gloo for a lack that it no longer has."""
+    for name in _ON_A_CPU:
+        test = inspect.unwrap(getattr(TorchSuite, name))
+        test.__unittest_skip__ = False
+        setattr(TorchSuite, name, test)
+    # All decorators are gone by now, and this one skips nothing.
+    in_detail = suite.with_dist_debug_levels(levels=["DETAIL"])
+    TorchSuite.test_broadcast_object_list = in_detail(TorchSuite.test_broadcast_object_list)
     for name in names():
         method = getattr(TorchSuite, name)
         if getattr(method, "__unittest_skip_why__", "") in _SAID_OF_GLOO:

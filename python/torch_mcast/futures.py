@@ -47,7 +47,8 @@ class Futures:
 
     A future runs the program's callbacks on the thread that completes it, and a callback may wait for a later
     future. So one thread at a time has the turn: it takes a work, waits for it and completes its future. It
-    passes the turn on before the callbacks run.
+    passes the turn on before the callbacks run. An operation that is done when a program asks for its future
+    is not among them: its future is complete at once.
     """
 
     def __init__(self) -> None:

@@ -142,7 +142,7 @@ class McastWork(Work):
         raise RuntimeError(f"{self._name} has no source rank")
 
     def get_future(self) -> torch.futures.Future[list[torch.Tensor]]:
-        """Return a future of the output tensors, completed by a watcher thread."""
+        """Return a future of the output tensors: complete if the operation is, else once a watcher has seen its end."""
         probe = _probe
         if probe.active:
             probe.found = self
@@ -155,7 +155,10 @@ class McastWork(Work):
                 self._ended = self._new_future()
                 self._future = self._ended.then(lambda _: self._outcome())
                 self._future.add_done_callback(lambda _: self._notify())  # the first of its callbacks
-                self._lane.watch(self)
+                if self._done:  # DDP.join takes the value at once, after it has waited for the work
+                    self.complete_future(_nothing)
+                else:
+                    self._lane.watch(self)
             return self._future
 
     def _new_future(self) -> torch.futures.Future[None]:
