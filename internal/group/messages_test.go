@@ -1,7 +1,6 @@
 package group
 
 import (
-	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -135,35 +134,6 @@ func TestGatherAndScatter(t *testing.T) {
 			})
 		}
 	})
-}
-
-// TestMessagesOnTwoLevels has hosts of several ranks.
-func TestMessagesOnTwoLevels(t *testing.T) {
-	g := world(t, 4, func(s *config.Settings) { s.Fabric = "udp" })
-	order := rand.Perm(4)
-	each(t, 4, func(r int) error {
-		to, from := order[(indexOf(order, r)+1)%4], order[(indexOf(order, r)+3)%4]
-		b, got := make([]byte, 300_000), make([]byte, 300_000)
-		fill(b, r)
-		in, err := g[r].StartReceive(got, from, 0)
-		require.NoError(t, err)
-		out, err := g[r].StartSend(b, to, 0)
-		require.NoError(t, err)
-		require.NoError(t, out.WaitUntil(time.Time{}))
-		require.NoError(t, in.WaitUntil(time.Time{}))
-		fill(b, from)
-		require.Equal(t, b, got)
-		return nil
-	})
-}
-
-func indexOf(all []int, one int) int {
-	for i, v := range all {
-		if v == one {
-			return i
-		}
-	}
-	return -1
 }
 
 func TestMessageArguments(t *testing.T) {

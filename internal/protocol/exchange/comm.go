@@ -40,7 +40,6 @@ type Comm struct {
 	parts    uint64      // collectives that were posted
 	done     []*Transfer
 	leaving  bool
-	lends    bool   // others may read this rank's memory
 	lent     uint64 // bytes that others have read there
 	err      error
 }
@@ -57,6 +56,7 @@ type peer struct {
 	expected map[uint32]*Transfer // receives that were granted
 	early    []*offer             // that no receive has matched, in the order of their coming
 	kept     int                  // bytes of them that came with them
+	lends    bool                 // it may read this rank's memory
 	reads    bool                 // this rank may read its memory
 	reading  []*Transfer          // receives with bytes that this rank reads there
 	left     bool
@@ -81,13 +81,8 @@ func New(rank, size int) *Comm {
 	return c
 }
 
-// Share has ranks read each other's memory, where they can, for what is posted from now on.
-func (c *Comm) Share() {
-	c.lends = true
-	for r := range c.peers {
-		c.peers[r].reads = true
-	}
-}
+// Share has this rank and another one read each other's memory, for what is posted from now on.
+func (c *Comm) Share(with int) { c.peers[with].lends, c.peers[with].reads = true, true }
 
 // LentBytes returns how many bytes other ranks have read from this rank's memory.
 func (c *Comm) LentBytes() uint64 { return c.lent }
