@@ -50,8 +50,8 @@ func callersOf(a *team.Plan) (all []caller) {
 	if a.Connects() {
 		lower(wire.PurposeControl, a.Neighbours())
 		lower(wire.PurposeStream, a.Others())
-		all := team.Everyone(a.Rank, a.Size)
-		lower(wire.PurposeMessage, all.Others())
+		remote := a.Remote()
+		lower(wire.PurposeMessage, remote.Others())
 	}
 	return all
 }

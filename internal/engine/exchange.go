@@ -54,9 +54,9 @@ type Exchange struct {
 	connect sync.Once      // Connect was called, or never will be
 	ended   sync.WaitGroup // of it
 	streams atomic.Pointer[streamsBox]
-	begun   bool // these are in use; nil, both: they are plain
-	reader  fabric.Reader
-	puller  fabric.Puller
+	begun   bool          // these are in use
+	reader  fabric.Reader // the streams, or nil
+	puller  fabric.Puller // the streams, or nil
 	lent    atomic.Uint64 // exchange.Comm.LentBytes
 }
 
@@ -97,9 +97,11 @@ func (e *Exchange) Open(s fabric.Streams) {
 // begin looks at streams that have just been opened.
 func (e *Exchange) begin(s *streamsBox) {
 	e.begun = true
-	if e.reader, _ = s.Streams.(fabric.Reader); e.reader == nil {
-		if e.puller, _ = s.Streams.(fabric.Puller); e.puller != nil {
-			e.comm.Share()
+	e.reader, _ = s.Streams.(fabric.Reader)
+	e.puller, _ = s.Streams.(fabric.Puller)
+	for r := range e.cfg.Size {
+		if r != e.cfg.Rank && e.puller != nil && e.puller.Pulls(r) {
+			e.comm.Share(r)
 		}
 	}
 }

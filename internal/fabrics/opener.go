@@ -18,6 +18,7 @@ type Opener struct {
 	Mesh     *mesh.Mesh
 	Listener *bootstrap.Listener
 	Plan     *team.Plan
+	region   hostnet.Region // of this rank's node; nil: there are no nodes
 	// seals count datagrams: an endpoint, which has the keys, has one Opener.
 	seals seals
 }
@@ -148,6 +149,7 @@ func (p *Opener) openFabric(ctx context.Context) (c *Opened, err error) {
 	if p.Plan.Fabric == "shm" {
 		return openShm(p.Plan, region), nil
 	}
+	p.region = region
 	if c, err = openers[p.Plan.Fabric](p, ctx); err != nil {
 		if region != nil {
 			err = errors.Join(err, region.Close())

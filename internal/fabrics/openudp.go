@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"slices"
 
 	"github.com/torch-mcast/torch-mcast/internal/bootstrap"
 	"github.com/torch-mcast/torch-mcast/internal/hostnet"
@@ -14,6 +13,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 	"github.com/torch-mcast/torch-mcast/internal/team"
 	"github.com/torch-mcast/torch-mcast/internal/transport/batch"
+	"github.com/torch-mcast/torch-mcast/internal/transport/composite"
 	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
 	"github.com/torch-mcast/torch-mcast/internal/transport/fault"
 	"github.com/torch-mcast/torch-mcast/internal/transport/tcp"
@@ -97,8 +97,9 @@ func (p *Opener) openProbed(ctx context.Context, by hostnet.Datagrams, o *udp.Op
 		return nil, err
 	}
 	peers := peersOf(p.Plan, paths, p.Listener.Network, conns)
-	whole := *o
-	whole.Rails = slices.Clone(o.Rails)
+	remote := p.Plan.Remote()
+	apart := *o // for messages
+	apart.Sources = team.Pick(&remote, o.Sources)
 	narrowToColumn(p.Plan, o)
 	ring := topology.Graph{Rank: o.Rank, Size: o.Size, Order: topology.NewOrder(p.Plan.Ring)}
 	o.Left, o.Right = ring.Left(), ring.Right()
@@ -122,7 +123,7 @@ func (p *Opener) openProbed(ctx context.Context, by hostnet.Datagrams, o *udp.Op
 	streamsOn := func(o *udp.Options) streamOpener {
 		// else connections are sealed, and memory is not written from afar
 		if on, ok := by.(hostnet.Streamer); ok && !o.Seals.Keyed() {
-			return func(s *tcp.Options, conns map[int]net.Conn) (fabric.Streams, error) { return on.StreamsOn(o, s, conns) }
+			return func(s *tcp.Options, conns map[int]net.Conn) (fabric.Watched, error) { return on.StreamsOn(o, s, conns) }
 		}
 		return p.Listener.Network.Streams
 	}
@@ -137,8 +138,11 @@ func (p *Opener) openProbed(ctx context.Context, by hostnet.Datagrams, o *udp.Op
 			return p.openStreams(ctx, streamsOn(o), wire.PurposeStream, &p.Plan.Column, "reductions")
 		},
 		Messages: func(ctx context.Context) (fabric.Streams, error) {
-			everyone := team.Everyone(p.Plan.Rank, p.Plan.Size)
-			return p.openStreams(ctx, streamsOn(&whole), wire.PurposeMessage, &everyone, "messages")
+			s, err := p.openStreams(ctx, streamsOn(&apart), wire.PurposeMessage, &remote, "messages")
+			if err != nil || p.Plan.Node.Size() < 2 {
+				return s, err
+			}
+			return composite.New(p.region.Messages(), p.Plan.Node.Ranks, s, remote.Ranks), nil
 		},
 		Interface: o.Interface.Name,
 		Rails:     p.Plan.Settings.Interfaces()[min(1, len(p.Plan.Settings.Interfaces())):],
@@ -226,13 +230,13 @@ func (p *Opener) fitToPaths(o *udp.Options, paths *probed) (found []Warning, err
 }
 
 // streamOpener opens streams over connections.
-type streamOpener func(*tcp.Options, map[int]net.Conn) (fabric.Streams, error)
+type streamOpener func(*tcp.Options, map[int]net.Conn) (fabric.Watched, error)
 
 // openStreams connects this rank to others for a purpose, and opens streams over the connections. It waits for ranks
 // that have not connected yet until ctx, the life of the group, ends: the mesh finds the dead ones.
 func (p *Opener) openStreams(
 	ctx context.Context, open streamOpener, purpose wire.Purpose, m *team.Members, what string,
-) (fabric.Streams, error) {
+) (fabric.Watched, error) {
 	conns, err := p.Listener.Connect(ctx, p.Plan, purpose, m.Others())
 	if err != nil {
 		return nil, err
@@ -241,7 +245,7 @@ func (p *Opener) openStreams(
 		Rank: m.Own, Size: m.Size(), Stall: mesh.StallFor(p.Plan.Settings.Timeout),
 		DSCP: p.Plan.Settings.Mark(),
 	}
-	s, err := hostnet.WhenThere(ctx, p.Listener.Log, what, func() (fabric.Streams, error) {
+	s, err := hostnet.WhenThere(ctx, p.Listener.Log, what, func() (fabric.Watched, error) {
 		s, err := open(o, team.ByPlace(m, conns))
 		return s, InRanks(m, err)
 	})

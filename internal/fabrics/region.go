@@ -123,8 +123,5 @@ func layoutOf(a *team.Plan, members int) shm.Layout {
 		lay.Chunk = a.Settings.ShmChunk // asked for, so not scaled to the number of ranks
 	}
 	lay.Output = team.OutputBytes(members, a.Settings.Outputs)
-	if a.TwoLevel() {
-		lay.Message = 0 // messages go between all ranks, over the network's streams
-	}
 	return lay
 }

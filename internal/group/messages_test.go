@@ -1,7 +1,6 @@
 package group
 
 import (
-	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -137,35 +136,6 @@ func TestGatherAndScatter(t *testing.T) {
 	})
 }
 
-// TestMessagesOnTwoLevels has hosts of several ranks.
-func TestMessagesOnTwoLevels(t *testing.T) {
-	g := world(t, 4, func(s *config.Settings) { s.Fabric = "udp" })
-	order := rand.Perm(4)
-	each(t, 4, func(r int) error {
-		to, from := order[(indexOf(order, r)+1)%4], order[(indexOf(order, r)+3)%4]
-		b, got := make([]byte, 300_000), make([]byte, 300_000)
-		fill(b, r)
-		in, err := g[r].StartReceive(got, from, 0)
-		require.NoError(t, err)
-		out, err := g[r].StartSend(b, to, 0)
-		require.NoError(t, err)
-		require.NoError(t, out.WaitUntil(time.Time{}))
-		require.NoError(t, in.WaitUntil(time.Time{}))
-		fill(b, from)
-		require.Equal(t, b, got)
-		return nil
-	})
-}
-
-func indexOf(all []int, one int) int {
-	for i, v := range all {
-		if v == one {
-			return i
-		}
-	}
-	return -1
-}
-
 func TestMessageArguments(t *testing.T) {
 	g := world(t, 2, nil)
 	for want, f := range map[string]func() error{
@@ -223,6 +193,63 @@ func TestMessagesThatDisagree(t *testing.T) {
 			return nil
 		})
 	})
+}
+
+// TestCollectivesThatDisagree has two ranks call different things, so that neither sends what the other one waits for.
+func TestCollectivesThatDisagree(t *testing.T) {
+	gather := func(g *Group, root int) (*Work, error) { return g.StartGather(make([]byte, 9), make([]byte, 18), root) }
+	scatter := func(g *Group, root int) (*Work, error) {
+		return g.StartScatter(make([]byte, 18), make([]byte, 9), root)
+	}
+	sizes := func(g *Group, of int) (*Work, error) {
+		return g.StartAllToAll(make([]byte, 2*of), make([]byte, 2*of), []int{of, of}, []int{of, of})
+	}
+	for name, row := range map[string]struct {
+		call [2]func(*Group, int) (*Work, error)
+		with [2]int    // roots or sizes
+		want [2]string // either rank may be the first to see it
+	}{
+		"both gather": {
+			[2]func(*Group, int) (*Work, error){gather, gather}, [2]int{0, 1},
+			[2]string{"rank 0 called gather of 9 bytes from rank 1", "rank 1 gather of 9 bytes from rank 0"},
+		},
+		"neither scatters": {
+			[2]func(*Group, int) (*Work, error){scatter, scatter}, [2]int{1, 0},
+			[2]string{"rank 0 called scatter of 9 bytes from rank 1", "rank 1 scatter of 9 bytes from rank 0"},
+		},
+		"gather and scatter": {
+			[2]func(*Group, int) (*Work, error){gather, scatter}, [2]int{0, 0},
+			[2]string{"rank 0 called gather of 9 bytes from rank 1", "rank 1 scatter of 9 bytes from rank 0"},
+		},
+		"gather and all-to-all": {
+			[2]func(*Group, int) (*Work, error){gather, sizes}, [2]int{0, 100_000},
+			[2]string{"rank 0 called gather of 9 bytes from rank 1", "rank 1 all-to-all"},
+		},
+		"sizes": {
+			[2]func(*Group, int) (*Work, error){sizes, sizes}, [2]int{9, 8},
+			[2]string{"rank 0 called all-to-all of 9 bytes", "rank 1 all-to-all of 8 bytes"},
+		},
+	} {
+		for _, fabric := range []string{"shm", "udp"} {
+			t.Run(fabric+"/"+name, func(t *testing.T) {
+				g := world(t, 2, func(s *config.Settings) { s.Fabric = fabric })
+				each(t, 2, func(r int) error {
+					w, err := row.call[r](g[r], row.with[r])
+					require.NoError(t, err)
+					_ = w.WaitUntil(time.Time{}) // a small part may be done before
+					later, err := g[r].StartReceive(nil, 1-r, 7)
+					if err == nil {
+						err = later.WaitUntil(time.Time{})
+					}
+					f := asFault(t, err)
+					require.Equal(t, mesh.Mismatch, f.Kind)
+					require.ErrorContains(t, f, row.want[0])
+					require.ErrorContains(t, f, row.want[1])
+					return nil
+				})
+			})
+		}
+	}
 }
 
 // TestMessageFromARankThatLeaves has a rank close the group though another waits for it.

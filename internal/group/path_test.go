@@ -3,6 +3,7 @@ package group
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -20,6 +21,7 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/mesh"
 	"github.com/torch-mcast/torch-mcast/internal/monitor"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
+	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
 	"github.com/torch-mcast/torch-mcast/internal/transport/sys/systest"
 )
 
@@ -33,18 +35,21 @@ type hostRole struct {
 	Timeout           time.Duration
 	Interface         string // asked for, of which host number %[1]d is; "": v0 or v1
 	Anywhere          bool   // none is
+	Fabric            string // "": udp
+	Secret            string
 }
 
 // hostReport is what a rank answers when it has joined, and after each line that it is sent.
 type hostReport struct {
-	Error string
-	Kind  mesh.FaultKind
-	Rank  int // that the fault names
-	Info  monitor.Info
-	Stats monitor.Stats
+	Error  string
+	Kind   mesh.FaultKind
+	Rank   int // that the fault names
+	Info   monitor.Info
+	Stats  monitor.Stats
+	Memory fabric.Stats // of messages to ranks of the same host
 }
 
-// playHost is a rank that does an Allgather and a Reduce-Scatter for each line of its standard input.
+// playHost is a rank that does an operation of calls for each line of its standard input.
 func playHost(text string) int {
 	var r hostRole
 	if err := json.Unmarshal([]byte(text), &r); err != nil {
@@ -62,12 +67,15 @@ func playHost(text string) int {
 		}
 		if g != nil {
 			rep.Info, rep.Stats = g.Info(), g.Stats()
+			if g.region != nil {
+				rep.Memory = g.region.Messages().Stats()
+			}
 		}
 		_ = json.NewEncoder(os.Stdout).Encode(&rep)
 	}
 	s := config.Default()
-	s.Fabric, s.Timeout, s.Chunk, s.Interface = "udp", r.Timeout, r.Chunk, fmt.Sprintf("v%d", r.Rank%2)
-	s.Family = r.Family
+	s.Fabric, s.Timeout, s.Chunk = cmp.Or(r.Fabric, "udp"), r.Timeout, r.Chunk
+	s.Interface, s.Family, s.Secret, s.Encrypt = fmt.Sprintf("v%d", r.Rank%2), r.Family, r.Secret, r.Secret != ""
 	if r.Interface != "" {
 		s.Interface = fmt.Sprintf(r.Interface, r.Rank%2)
 	}
@@ -80,7 +88,7 @@ func playHost(text string) int {
 		return 0
 	}
 	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
-		say(g, bothKinds(g, r.Rank))
+		say(g, hostCalls[in.Text()](g, r.Rank))
 	}
 	_ = g.CloseWithin(0)
 	return 0
@@ -98,6 +106,9 @@ func joinHost(r hostRole, s config.Settings) (*Group, error) {
 	}
 	return e.Join(context.Background(), blobs)
 }
+
+// hostCalls are what a rank does for a line.
+var hostCalls = map[string]func(g *Group, rank int) error{"": bothKinds, "messages": allMessages, "receive": receiveAny}
 
 // bothKinds checks every byte.
 func bothKinds(g *Group, rank int) error {
@@ -128,6 +139,7 @@ type pair struct {
 	hosts [2]*systest.Namespace
 	in    []io.WriteCloser // of each rank
 	out   []*json.Decoder
+	ranks []*os.Process
 }
 
 // startPair joins ranks over a cable of MTU 9000 that prepare may have broken.
@@ -163,6 +175,7 @@ func startRoles(t *testing.T, role hostRole, prepare func(hosts [2]*systest.Name
 		p.out[r] = json.NewDecoder(out)
 		p.hosts[r%2].Do(func() { err = cmd.Start() }) // a child is where the thread is that starts it
 		require.NoError(t, err)
+		p.ranks = append(p.ranks, cmd.Process)
 		t.Cleanup(func() {
 			_ = p.in[r].Close()
 			_ = cmd.Wait()
@@ -184,11 +197,17 @@ func (p *pair) reports(t *testing.T) []hostReport {
 // run has the ranks do their operations.
 func (p *pair) run(t *testing.T) []hostReport {
 	t.Helper()
+	p.begin(t, "")
+	return p.reports(t)
+}
+
+// begin has the ranks begin to do something of hostCalls.
+func (p *pair) begin(t *testing.T, call string) {
+	t.Helper()
 	for _, in := range p.in {
-		_, err := in.Write([]byte("\n"))
+		_, err := in.Write([]byte(call + "\n"))
 		require.NoError(t, err)
 	}
-	return p.reports(t)
 }
 
 // overEach runs a test over IPv4, where a packet of 1500 bytes holds a chunk of 1440, and IPv6.

@@ -41,5 +41,5 @@ type Fitter interface {
 
 // Streamer opens streams that go another way than TCP, on the interface of chunks. Otherwise it is Network.Streams.
 type Streamer interface {
-	StreamsOn(chunks *udp.Options, o *tcp.Options, conns map[int]net.Conn) (fabric.Streams, error)
+	StreamsOn(chunks *udp.Options, o *tcp.Options, conns map[int]net.Conn) (fabric.Watched, error)
 }

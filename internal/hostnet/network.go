@@ -83,7 +83,7 @@ type Fabrics interface {
 	Datagrams
 	// Streams opens the fabric of the direct Reduce-Scatter, and takes over its connections. After
 	// an error they are in conns still, to open again with or to close.
-	Streams(o *tcp.Options, conns map[int]net.Conn) (fabric.Streams, error)
+	Streams(o *tcp.Options, conns map[int]net.Conn) (fabric.Watched, error)
 }
 
 // Regions is memory that ranks of a host share.
@@ -262,7 +262,7 @@ func (Kernel) Gather(o *udp.Options, control map[int]net.Conn) (fabric.Gather, e
 }
 
 // Streams implements Network.
-func (Kernel) Streams(o *tcp.Options, conns map[int]net.Conn) (fabric.Streams, error) {
+func (Kernel) Streams(o *tcp.Options, conns map[int]net.Conn) (fabric.Watched, error) {
 	own := *o
 	own.Conns = conns
 	return tcp.Open(own)

@@ -50,7 +50,7 @@ func (Devices) Gather(o *udp.Options, control map[int]net.Conn) (fabric.Gather, 
 }
 
 // StreamsOn implements Streamer.
-func (Devices) StreamsOn(chunks *udp.Options, o *tcp.Options, conns map[int]net.Conn) (fabric.Streams, error) {
+func (Devices) StreamsOn(chunks *udp.Options, o *tcp.Options, conns map[int]net.Conn) (fabric.Watched, error) {
 	return verbs.OpenStreams(verbs.StreamsOptions{
 		Rank: o.Rank, Size: o.Size, Interface: chunks.Interface, Address: chunks.Sources[o.Rank], Conns: conns,
 		Stall: o.Stall, DSCP: o.DSCP,

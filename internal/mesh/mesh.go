@@ -43,8 +43,9 @@ const (
 	connect
 )
 
-// Version is the version of the frames: from 2 on a fault has fields, from 3 on there is connect.
-const Version = 3
+// Version is the version of the frames: from 2 on a fault has fields, from 3 on there is connect, from 4 on messages to
+// a rank of the same host go through its memory, and there is wire.MessageAwait.
+const Version = 4
 
 const (
 	frameHead  = 8

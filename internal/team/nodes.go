@@ -208,6 +208,21 @@ func (a *Plan) Even() bool { return a.Columns == a.most }
 // it is in a column of several. Else it is alone in one.
 func (a *Plan) Crosses() bool { return !a.TwoLevel() || a.Node.Own < a.Columns }
 
+// Remote returns the ranks that this rank reaches over the network alone, and this rank: with nodes, those of other
+// hosts.
+func (a *Plan) Remote() (m Members) {
+	for r := range a.Size {
+		if r == a.Rank {
+			m.Own = len(m.Ranks)
+		} else if slices.Contains(a.Node.Ranks, r) {
+			continue
+		}
+		m.Ranks = append(m.Ranks, r)
+	}
+	m.All = len(m.Ranks) == a.Size
+	return m
+}
+
 // at returns the rank at a place of each host; all hosts have that place.
 func at(nodes [][]int, place int) (ranks []int) {
 	for _, node := range nodes {

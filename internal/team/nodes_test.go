@@ -73,6 +73,9 @@ func TestColumnsAndNodes(t *testing.T) {
 			require.Equal(t, rank, a.Node.Rank(a.Node.Own))
 			require.Equal(t, rank, a.Column.Rank(a.Column.Own))
 			host, place := a.Where(rank)
+			remote := a.Remote()
+			require.Equal(t, rank, remote.Ranks[remote.Own])
+			require.ElementsMatch(t, Everyone(rank, len(hosts)).Ranks, append(remote.Others(), a.Nodes[host]...))
 			require.Equal(t, []int{a.HostIndex, a.Node.Own}, []int{host, place})
 			stands := map[int][]int{} // of each column
 			for _, r := range a.Surplus {

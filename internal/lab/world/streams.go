@@ -14,12 +14,13 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/tcp"
 )
 
-// streams is the fabric of the direct Reduce-Scatter: fabric.Streams.
+// streams is the fabric of the direct Reduce-Scatter, and of messages: fabric.Watched.
 type streams struct {
 	sleeper
 	o              tcp.Options
 	peers          []*flow // by rank; nil for this one
 	looked         time.Time
+	awake          func() // of Watch; world.mu guards it
 	sent, received atomic.Uint64
 }
 
@@ -32,7 +33,7 @@ type flow struct {
 }
 
 // Streams implements hostnet.Network.
-func (h *Host) Streams(o *tcp.Options, conns map[int]net.Conn) (fabric.Streams, error) {
+func (h *Host) Streams(o *tcp.Options, conns map[int]net.Conn) (fabric.Watched, error) {
 	w := h.world
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -42,7 +43,7 @@ func (h *Host) Streams(o *tcp.Options, conns map[int]net.Conn) (fabric.Streams, 
 	t := &streams{sleeper: newSleeper(h), o: *o, peers: make([]*flow, o.Size)}
 	for rank, c := range conns {
 		e := endOf(c)
-		e.bell = t.ring
+		e.bell = t.heard
 		t.peers[rank] = &flow{end: e}
 	}
 	return t, nil
@@ -139,6 +140,33 @@ func (t *streams) Sleep(d time.Duration) {
 			}
 		}
 	}
+}
+
+// heard is called when something has changed. world.mu is held.
+func (t *streams) heard() {
+	if t.ring(); t.awake != nil {
+		t.awake()
+	}
+}
+
+// Watch implements fabric.Watched.
+func (t *streams) Watch(d time.Duration, awake func()) time.Duration {
+	t.host.world.mu.Lock()
+	defer t.host.world.mu.Unlock()
+	select {
+	case <-t.bell:
+		return 0
+	default:
+		t.awake = awake
+		return d
+	}
+}
+
+// Unwatch implements fabric.Watched.
+func (t *streams) Unwatch() {
+	t.host.world.mu.Lock()
+	defer t.host.world.mu.Unlock()
+	t.awake = nil
 }
 
 // Stats implements fabric.Streams.

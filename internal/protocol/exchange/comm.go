@@ -15,7 +15,6 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/direct"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
 )
@@ -38,10 +37,10 @@ type Comm struct {
 	seq      uint64      // of receives
 	offers   uint64      // that have come
 	parts    uint64      // collectives that were posted
+	calls    []call      // the last of these, see checkAwaited
 	done     []*Transfer
 	leaving  bool
-	lends    bool   // others may read this rank's memory
-	lent     uint64 // bytes that others have read there
+	lent     uint64 // bytes that others have read in this rank's memory
 	err      error
 }
 
@@ -57,8 +56,10 @@ type peer struct {
 	expected map[uint32]*Transfer // receives that were granted
 	early    []*offer             // that no receive has matched, in the order of their coming
 	kept     int                  // bytes of them that came with them
+	lends    bool                 // it may read this rank's memory
 	reads    bool                 // this rank may read its memory
 	reading  []*Transfer          // receives with bytes that this rank reads there
+	awaited  []wire.Message       // what it awaits in collectives that this rank has not begun
 	left     bool
 }
 
@@ -81,13 +82,8 @@ func New(rank, size int) *Comm {
 	return c
 }
 
-// Share has ranks read each other's memory, where they can, for what is posted from now on.
-func (c *Comm) Share() {
-	c.lends = true
-	for r := range c.peers {
-		c.peers[r].reads = true
-	}
-}
+// Share has this rank and another one read each other's memory, for what is posted from now on.
+func (c *Comm) Share(with int) { c.peers[with].lends, c.peers[with].reads = true, true }
 
 // LentBytes returns how many bytes other ranks have read from this rank's memory.
 func (c *Comm) LentBytes() uint64 { return c.lent }
@@ -140,34 +136,6 @@ func (c *Comm) Post(t *Transfer) {
 		c.peers[t.Peer].receives = append(c.peers[t.Peer].receives, t)
 	}
 	c.checkLeft(t)
-}
-
-// Collective begins a collective: all transfers of this rank, which post gets its number to tag them with. All ranks
-// begin the same collectives in the same order.
-func (c *Comm) Collective(of wire.Exchange, transfers []*Transfer) {
-	number := c.parts
-	c.parts++
-	for _, t := range transfers {
-		t.Of, t.Tag = of, number
-		c.Post(t)
-	}
-	for r := range c.peers {
-		for _, o := range c.peers[r].early {
-			c.checkPart(o)
-		}
-	}
-}
-
-// checkPart looks for an offer of a collective that this rank has begun, and in which it takes nothing like that.
-func (c *Comm) checkPart(o *offer) {
-	if o.Of != wire.SendReceive && o.Tag < c.parts && o.taker == nil {
-		c.fail(&collective.MismatchError{
-			Who: [2]int{o.from, c.rank}, What: [2]collective.Text{
-				text(o.Of, true, c.rank, int(o.Bytes)), collective.Textf("a collective in which it takes nothing from rank %d",
-					collective.Place(o.from)),
-			},
-		})
-	}
 }
 
 // Leave says farewell to all ranks. Nothing is posted any more.
@@ -292,11 +260,7 @@ func (c *Comm) fits(from int, m *wire.Message, t *Transfer) bool {
 		t.Peer = from
 		return true
 	}
-	c.fail(&collective.MismatchError{
-		Who: [2]int{from, c.rank}, What: [2]collective.Text{
-			text(m.Of, true, c.rank, int(m.Bytes)), text(t.Of, false, from, len(t.Memory)),
-		},
-	})
+	c.disagree(from, text(m.Of, true, c.rank, int(m.Bytes)), text(t.Of, false, from, len(t.Memory)))
 	return false
 }
 

@@ -98,6 +98,13 @@ func (c *Comm) handle(from int, m *wire.Message) {
 		}
 		p.in.body, p.in.into, p.in.taken = t.Memory[t.moved:][:m.Bytes], t, false
 		t.moved += int(m.Bytes)
+	case wire.MessageAwait:
+		if m.Of != wire.Gather && m.Of != wire.Scatter {
+			c.Break(from, fmt.Errorf("it awaits a part of what has none such: %v", m.Of))
+			return
+		}
+		p.awaited = append(p.awaited, *m)
+		c.checkAwaited(from)
 	case wire.MessageBye:
 		c.hasLeft(from)
 	}

@@ -34,7 +34,7 @@ func (c *Comm) offer(t *Transfer) {
 		Follows: len(t.Memory) <= Eager && p.held+len(t.Memory) <= Held,
 	}
 	t.came = m.Follows
-	if c.lends && len(t.Memory) >= Lent {
+	if p.lends && len(t.Memory) >= Lent {
 		m.Address = uint64(uintptr(unsafe.Pointer(unsafe.SliceData(t.Memory))))
 		t.address = m.Address
 	}

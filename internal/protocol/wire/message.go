@@ -20,6 +20,9 @@ const (
 	MessageTaken
 	// MessageBye is the last one: the rank leaves.
 	MessageBye
+	// MessageAwait says that the rank awaits a part of a gather or a scatter from the receiver. Nobody waits for it: it
+	// shows where ranks have called different things.
+	MessageAwait
 	messageEnd
 )
 
@@ -53,7 +56,7 @@ func (e Exchange) String() string {
 //	 3  follows  u8   1: the bytes come right behind this offer
 //	 4  number   u32  of the offer
 //	 8  tag      u64
-//	16  bytes    u64  that are offered, or follow
+//	16  bytes    u64  that are offered, follow, or are awaited
 //	24  address  u64  of what is offered, in the sender's process, where the receiver may read it; 0: it may not
 type Message struct {
 	Kind    MessageKind

@@ -203,9 +203,29 @@ type Reader interface {
 	Read(from int, b []byte) int
 }
 
+// Watched is Streams that end the sleep of something else.
+type Watched interface {
+	Streams
+	// Watch begins a Sleep that holds no thread: awake is called when something ends it. Watch returns the longest that it
+	// lasts, at most d; 0: it is over already, and awake is not called. awake does not block, and may be called for no
+	// reason.
+	Watch(d time.Duration, awake func()) time.Duration
+	// Unwatch calls that off; awake may be called once more. A Sleep follows, for what has come.
+	Unwatch()
+}
+
+// Polled is Streams that can be asked before a Sleep.
+type Polled interface {
+	Streams
+	// Ready reports whether a Sleep would end at once.
+	Ready() bool
+}
+
 // Puller is Streams between processes that may read each other's memory.
 type Puller interface {
 	Streams
+	// Pulls reports whether this rank and another one may read each other's memory.
+	Pulls(from int) bool
 	// Pull copies what lies at an address in the process of a rank. An error says that it cannot be read. ErrWithdrawn:
 	// that rank has called Withdraw, and what was copied is perhaps something else.
 	Pull(from int, address uintptr, to []byte) error

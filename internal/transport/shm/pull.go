@@ -48,6 +48,9 @@ const withdrawn = 1 << 63
 
 var errOtherProcess = errors.New("shm: the process number of another rank stands for another process here")
 
+// Pulls implements fabric.Puller. Whether the kernel allows it, the first Pull shows.
+func (s *Streams) Pulls(int) bool { return true }
+
 // Pull implements fabric.Puller.
 func (s *Streams) Pull(from int, address uintptr, to []byte) error {
 	at := s.win.lay.places().names + from*line

@@ -29,6 +29,7 @@ type Streams struct {
 var (
 	_ fabric.Puller = (*Streams)(nil)
 	_ fabric.Rester = (*Streams)(nil)
+	_ fabric.Polled = (*Streams)(nil)
 )
 
 // stream is a ring of bytes with one writer and one reader. Positions count bytes.
@@ -163,6 +164,9 @@ func (s *Streams) Rouse() {}
 
 // Wake ends a Sleep, now or the next one.
 func (s *Streams) Wake() { s.win.wake(&s.sleeper, &s.closed) }
+
+// Ready implements fabric.Polled.
+func (s *Streams) Ready() bool { return s.sleeper.woken.Load() || s.ready() }
 
 // ready tells whether anything changed since Peek, Send and Sleep last looked.
 func (s *Streams) ready() bool {

@@ -105,7 +105,7 @@ func (p *Poller) Wait(d time.Duration) []unix.EpollEvent {
 		return p.Ready()
 	}
 	if !p.idle {
-		if ready := p.spin(min(d, maxSpin)); len(ready) > 0 || p.woken.Load() {
+		if ready := p.spin(d); len(ready) > 0 || p.woken.Load() {
 			return ready
 		}
 	}
@@ -115,15 +115,28 @@ func (p *Poller) Wait(d time.Duration) []unix.EpollEvent {
 }
 
 // spin yields the core until there is something, or it is time to sleep.
-func (p *Poller) spin(d time.Duration) []unix.EpollEvent {
+func (p *Poller) spin(d time.Duration) (ready []unix.EpollEvent) {
+	Yield(d, func() bool {
+		ready = p.Ready()
+		return len(ready) > 0 || p.woken.Load()
+	})
+	return ready
+}
+
+// Yield yields the core until something is ready, and reports true, or until it is time to sleep: after d at most.
+func Yield(d time.Duration, ready func() bool) bool {
+	d = min(d, maxSpin)
 	start := time.Now()
 	for range maxYields {
 		_, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
-		if ready := p.Ready(); len(ready) > 0 || p.woken.Load() || time.Since(start) > d {
-			return ready
+		if ready() {
+			return true
+		}
+		if time.Since(start) > d {
+			break
 		}
 	}
-	return nil
+	return false
 }
 
 // block waits in the kernel, with the resolution that the kernel has.

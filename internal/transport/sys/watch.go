@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -157,6 +158,18 @@ func (p *Poller) Rest(awake func()) bool {
 		return false
 	}
 	return true
+}
+
+// lookAgain is how long one waits at most that cannot be called.
+const lookAgain = time.Millisecond
+
+// RestFor is Rest for one that waits for d meanwhile. It returns for how long that may wait: for less than d where no
+// descriptor is left for Rest.
+func (p *Poller) RestFor(d time.Duration, awake func()) time.Duration {
+	if !p.Rest(awake) {
+		return min(d, lookAgain)
+	}
+	return d
 }
 
 // Rouse calls Rest off, if it was called. A call that is on its way may still come.

@@ -48,3 +48,41 @@ func TestRest(t *testing.T) {
 	ranks[0].Rouse()
 	until(t, func() bool { return ranks[0].Err(1) != nil }, func() { ranks[0].Peek(1, 1<<20) })
 }
+
+// TestWatch: what comes, before or after, ends the sleep of something else.
+func TestWatch(t *testing.T) {
+	ranks := group(t, 2)
+	awake := make(chan struct{}, 10)
+	watch := func() { require.Equal(t, time.Hour, ranks[0].Watch(time.Hour, func() { awake <- struct{}{} })) }
+	rest := func() {
+		ranks[0].Unwatch()
+		ranks[0].Sleep(0)
+	}
+	watch()
+	require.Equal(t, 3, ranks[1].Send(0, []byte("abc")))
+	called(t, awake)
+	rest()
+	require.Equal(t, []byte("abc"), ranks[0].Peek(1, 10))
+	ranks[0].Consume(1, 3)
+
+	require.Equal(t, 2, ranks[1].Send(0, []byte("de")))
+	watch()
+	called(t, awake)
+	rest()
+	require.Equal(t, []byte("de"), ranks[0].Peek(1, 10))
+	ranks[0].Consume(1, 2)
+
+	require.Equal(t, 1, ranks[1].Send(0, []byte("f")))
+	until(t, func() bool { return len(ranks[0].Peek(1, 10)) > 0 }, func() {}) // a look between sleeps has found it
+	if ranks[0].news {
+		require.Zero(t, ranks[0].Watch(time.Hour, func() { t.Error("called though there is news") }))
+	}
+	watch()
+	rest()
+
+	watch()
+	require.NoError(t, ranks[1].Close())
+	called(t, awake)
+	rest()
+	until(t, func() bool { return ranks[0].Err(1) != nil }, func() { ranks[0].Peek(1, 1<<20) })
+}

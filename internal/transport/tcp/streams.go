@@ -169,10 +169,16 @@ func (t *Streams) miss() {
 		return
 	}
 	t.misses = 0
+	t.Ready()
+}
+
+// Ready implements fabric.Polled.
+func (t *Streams) Ready() bool {
 	if ready := t.poller.Ready(); len(ready) > 0 {
 		t.news = true
 		t.mark(ready)
 	}
+	return t.news
 }
 
 func (t *Streams) mark(ready []unix.EpollEvent) {

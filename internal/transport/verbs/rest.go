@@ -65,6 +65,21 @@ func (s *Streams) Rest(awake func()) bool {
 // Rouse implements fabric.Rester.
 func (s *Streams) Rouse() { s.poller.Rouse() }
 
+// Watch implements fabric.Watched.
+func (s *Streams) Watch(d time.Duration, awake func()) time.Duration {
+	if s.news || s.arm() {
+		s.news = false
+		return 0
+	}
+	if d = s.untilNudge(d, time.Now()); d <= 0 {
+		return 0
+	}
+	return s.poller.RestFor(d, awake)
+}
+
+// Unwatch implements fabric.Watched.
+func (s *Streams) Unwatch() { s.poller.Rouse() }
+
 // unacknowledged reports whether something that was sent has not arrived at a rank that lives.
 func (s *Streams) unacknowledged() bool {
 	for _, p := range s.peers {

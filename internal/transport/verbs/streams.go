@@ -54,7 +54,8 @@ type Streams struct {
 }
 
 var (
-	_ fabric.Streams = (*Streams)(nil)
+	_ fabric.Watched = (*Streams)(nil)
+	_ fabric.Polled  = (*Streams)(nil)
 	_ fabric.Rester  = (*Streams)(nil)
 )
 
@@ -283,7 +284,13 @@ func (s *Streams) miss() {
 		return
 	}
 	s.misses = 0
+	s.Ready()
+}
+
+// Ready implements fabric.Polled.
+func (s *Streams) Ready() bool {
 	s.news = s.look() || s.news
+	return s.news
 }
 
 // look takes completions, and reports whether there were any.
