@@ -73,22 +73,22 @@ def run(row: Row, over: str, scratch: Path) -> dict[str, Any]:
     torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(row.ranks)]
     program = [str(HERE / f"{row.program}.py"), backend, str(result)]
     began = time.monotonic()
+    log = scratch / f"{row.program}.{over}.log"
     started = subprocess.Popen(
         [sys.executable, *(torchrun if row.ranks else []), *program],
         env=environment,
-        stdout=subprocess.PIPE,
+        stdout=log.open("w"),
         stderr=subprocess.STDOUT,
-        text=True,
     )
     try:
-        said, code = started.communicate(timeout=LIMIT_S)[0], started.returncode
+        code: int | str = started.wait(LIMIT_S)
     except subprocess.TimeoutExpired:
         started.terminate()  # torchrun ends its ranks then, which are in sessions of their own
         with contextlib.suppress(subprocess.TimeoutExpired):
             started.wait(60)
         started.kill()
-        said, code = started.communicate()[0], f"none after {LIMIT_S:g} s"
-    (scratch / f"{row.program}.{over}.log").write_text(said)
+        code = f"none after {LIMIT_S:g} s"
+    said = log.read_text()
     if code or not result.exists():
         print(said[-3000:], file=sys.stderr)
         return {"ran_on": "", "failed": f"exit status {code}"}

@@ -216,8 +216,8 @@ var elsewhere = []Variable{
 			"our operations only wait() and futures then answer, is_completed() stays False, and recv() from any rank is " +
 			"an error."},
 	{Name: "MCAST_REPLACE", Type: "list", Allowed: "empty (none), gloo, nccl or gloo,nccl",
-		Help: "Read by torch_mcast alone, where it is set before torch is imported: process groups of these names are " +
-			"of mcast, for programs that know no other name. get_backend() still tells the program's name."},
+		Help: "Read by torch_mcast alone, as a process group is made: groups of these names are of " +
+			"mcast, for programs that know no other name. get_backend() still tells the program's name."},
 }
 
 // row ties a variable to its field of Settings. The default is text in the

@@ -140,15 +140,32 @@ said["fabric"] = torch_mcast.info().fabric
     assert got == {"fabric": "shm"}
 
 
+@pytest.mark.skipif(TAKES_BACKENDS, reason="from torch 2.14 on ours shares a group with others")
 @pytest.mark.parametrize(("name", "replace"), [("cpu:mcast,cuda:nccl", ""), ("cpu:gloo,cuda:nccl", "gloo")])
-def test_ours_beside_nccl(name: str, replace: str) -> None:
-    done = process(f"""
-torch.cuda.is_available = lambda: True
-begin({name!r})
-""", replace)
-    refused = f"ArgumentError: a group of {name}, where mcast" in done.stderr
-    assert refused is not TAKES_BACKENDS  # then NCCL misses a GPU
-    assert done.returncode == 1
+def test_ours_shares_no_group_in_older_torch(name: str, replace: str) -> None:
+    done = process(f"torch.cuda.is_available = lambda: True\nbegin({name!r})", replace)
+    assert f"ArgumentError: a group of {name}: before torch 2.14 mcast shares" in done.stderr
+    assert ("or set MCAST_REPLACE" in done.stderr) == bool(replace)
+
+
+def test_it_may_be_set_once_torch_is_imported() -> None:
+    got = said("""
+os.environ["MCAST_REPLACE"] = "gloo"
+begin("gloo")
+said["kind"] = kind()
+""", "")
+    assert got == {"kind": OURS}
+
+
+def test_a_rank_that_is_not_in_a_group_has_no_info() -> None:
+    got = said("""
+begin("gloo")
+try:
+    torch_mcast.info(dist.GroupMember.NON_GROUP_MEMBER)
+except torch_mcast.ArgumentError as e:
+    said["error"] = str(e)
+""")
+    assert "is no process group, or one that this rank is not in" in got["error"]
 
 
 def test_a_group_made_by_torchs_own_function() -> None:

@@ -192,7 +192,7 @@ class _AllGather(_Comm):
         if device.type == "cpu":
             # FSDP gathers over this group at once; it copies its own shard into the result first.
             group = self.handle._group_for("allgather", self.param_group._all_gather_process_group)
-            backend = backend_of(group)
+            backend = backend_of(group, ["cpu"])
             if backend is not None:
                 shared = backend.reserve(math.prod(int(s) for s in size), dtype)
                 if shared is not None:
@@ -459,7 +459,7 @@ def _setup(handle: Handle, named: list[tuple[str, Any]], prefetch: int) -> Setup
     first = named[0][1]
     group = handle._group_for("allgather", first._all_gather_process_group)
     on_gpu = first.device.type != "cpu"
-    backend = NAME if backend_of(group) is not None else dist.get_backend(group)  # MCAST_REPLACE
+    backend = NAME if backend_of(group, [first.device.type]) is not None else dist.get_backend(group)  # MCAST_REPLACE
     return Setup(prefetch, backend, on_gpu, dict(handle.reasons), shards)
 
 

@@ -149,7 +149,7 @@ _LOSES_WORKS = torch.__version__.startswith("2.6.")
 
 
 _kept: set[Work] = set()
-_waited: deque[Work] = deque(maxlen=1024)
+_waited: deque[Work] = deque(maxlen=64)
 _WAITS = ("wait", "get_future")
 
 

@@ -91,8 +91,9 @@ def find(operation: str, dtype: torch.dtype, op: Any) -> Reduction:
         allowed = ", ".join(map(str, [*_DTYPES, torch.bool, *_PAIRS]))
         raise errors.UnsupportedError(f"{operation}: {dtype} has no such reduction: want one of {allowed}")
     if kind not in ops and kind == ReduceOp.AVG:  # which would lose its fraction
+        instead = "convert it to a floating-point type" if dtype == torch.bool else "use SUM and divide"
         raise errors.ArgumentError(
-            f"{operation}: AVG of {dtype}: only floating-point and complex tensors have a mean here; use SUM and divide"
+            f"{operation}: AVG of {dtype}: only floating-point and complex tensors have a mean here; {instead}"
         )
     if kind not in ops:
         raise errors.ArgumentError(f"{operation}: {kind.name} of {dtype}: want one of {', '.join(o.name for o in ops)}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -42,12 +43,14 @@ def register() -> None:
         group_in_python.install()
 
 
-def backend_of(group: dist.ProcessGroup | None = None) -> MulticastBackend | None:
-    """Return the mcast backend of a process group (None: the default group), or None."""
+def backend_of(group: dist.ProcessGroup | None = None, devices: Sequence[str] = DEVICES) -> MulticastBackend | None:
+    """Return the mcast backend of a process group (None: the default group) for one of these devices, or None."""
     group = dist.group.WORLD if group is None else group
     if group is None:
         raise errors.ArgumentError("there is no default process group: call init_process_group first")
-    for device in DEVICES:
+    if not isinstance(group, dist.ProcessGroup):
+        raise errors.ArgumentError(f"{group!r} is no process group, or one that this rank is not in")
+    for device in devices:
         try:
             backend = group._get_backend(torch.device(device))
         except RuntimeError:

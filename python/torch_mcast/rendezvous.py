@@ -53,8 +53,8 @@ def exchange(store: Store, rank: int, size: int, blob: bytes, timeout: timedelta
             what = f"{len(missing)} of {size} ranks have not come to {after}: {missing[:16]}"
         else:
             what = f"rank 0 of {size} has not ended {after}: {meeting.why_unfinished()}"
-        if (value := os.environ.get(replace.VARIABLE)) is not None:
-            what += f"; {replace.VARIABLE}={value} must be the same on all ranks"
+        if replace.of_replaced.get():
+            what += f"; {replace.VARIABLE}={os.environ[replace.VARIABLE]} must be the same on all ranks"
         raise errors.WaitTimeoutError(what) from e
 
 

@@ -45,8 +45,6 @@ def names() -> list[str]:
 
 def install() -> None:
     """Have torch's function that makes groups take our name where a name is replaced."""
-    if TAKES_BACKENDS and not os.environ.get(VARIABLE):
-        return
     make = c10d._new_process_group_helper
     signature = inspect.signature(make)
 
@@ -90,9 +88,10 @@ def _instead(said: str) -> str:
     ours = [name in (NAME, *replaceable) for _, _, name in pairs]
     mixed = any(ours) and not all(ours) and not TAKES_BACKENDS
     if mixed and torch.cuda.is_available():
+        advice = f", or set {VARIABLE}=gloo,nccl" if replaceable else ""
         raise errors.ArgumentError(
-            f"a group of {full}, where {' and '.join([NAME, *replaceable])} are {NAME}: before torch 2.14 such a group "
-            f"has no other backend; name {NAME} for all devices, or set {VARIABLE}=gloo,nccl"
+            f"a group of {full}: before torch 2.14 {NAME} shares a group with no other backend; name {NAME} for all "
+            f"devices{advice}"
         )
     if not any(name in replaceable for _, _, name in pairs):
         return said
