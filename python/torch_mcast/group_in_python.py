@@ -16,6 +16,7 @@ import torch
 import torch._C._distributed_c10d as c10d
 import torch.distributed.distributed_c10d as distributed_c10d
 from torch._C._distributed_c10d import Backend, PrefixStore, ProcessGroup, Store, Work
+from torch.distributed.algorithms.join import Join
 
 from .options import Options
 
@@ -134,10 +135,20 @@ class GroupInPython(ProcessGroup):
 
 
 def install() -> None:
-    """Have torch, which before 2.7 shuts down and aborts its own backends alone, do so with such groups."""
+    """Have torch do with such groups what it does with its own backends alone.
+
+    Before 2.7 it shuts down and aborts no others.
+    """
     for name, method in ("_shutdown_backend", "shutdown"), ("_abort_backend", "abort"):
         if (of_torch := getattr(distributed_c10d, name, None)) is not None:
             setattr(distributed_c10d, name, partial(_end, of_torch, method))
+    Join.notify_join_context = partial(_keep_of_join, Join.notify_join_context)  # type: ignore[method-assign]
+
+
+def _keep_of_join(notify: Any, joinable: Any) -> Any:
+    """Keep the work of a forward under DDP.join, which torch gives to C++ alone, until the next."""
+    joinable._work_of_join = work = notify(joinable)
+    return work
 
 
 def _end(of_torch: Any, method: str, group: ProcessGroup) -> Any:
