@@ -189,6 +189,7 @@ def asked() -> dict[str, Any]:
     said["blocked"] = [work.is_completed(), tensor[0].item()]
     waited: Any = dist.all_gather_into_tensor(out, torch.ones(1000, device=CUDA), async_op=True)
     waited.wait()
+    said["complete"] = waited.get_future().done()
     said["kept"] = [len(waited.result()), len(waited.get_future().wait())]
     several = [torch.full((100,), float(RANK + k), device=CUDA) for k in range(3)]
     works: list[Any] = [dist.all_reduce(t, async_op=True) for t in several]

@@ -97,6 +97,7 @@ class DeviceWork(McastWork):
     _copied: torch.cuda.Event | None = None  # recorded behind the copy from staging to outputs
     _lost: Exception | None = None  # why that copy was not queued
     _device: torch.device
+    _followed = False  # a stream was made to wait for the results
     _waited: Sequence[weakref.ref[torch.Tensor]] = ()  # the outputs, once they are not kept
 
     def follow_up(self, device: torch.device) -> None:
@@ -132,6 +133,7 @@ class DeviceWork(McastWork):
             self._follow(stream)
             if self._lost is not None:
                 raise self._lost
+            self._followed = True
             self._drop_tensors(stream)
         if self._error is not None:
             raise self._error
@@ -193,6 +195,11 @@ class DeviceWork(McastWork):
             error = error or e
         super()._end(error or self._lost)
         self.temporaries = ()
+
+    def _waited_for(self) -> bool:
+        if not self._done and self._followed:
+            self._follow(torch.cuda.current_stream(self._device))
+        return self._done or self._followed
 
     def _new_future(self) -> torch.futures.Future[None]:
         return torch.futures.Future(devices=[self._device])

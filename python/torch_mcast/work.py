@@ -155,11 +155,15 @@ class McastWork(Work):
                 self._ended = self._new_future()
                 self._future = self._ended.then(lambda _: self._outcome())
                 self._future.add_done_callback(lambda _: self._notify())  # the first of its callbacks
-                if self._done:  # DDP.join takes the value at once, after it has waited for the work
+                if self._waited_for():  # DDP.join takes the value at once, after it has waited for the work
                     self.complete_future(_nothing)
                 else:
                     self._lane.watch(self)
             return self._future
+
+    def _waited_for(self) -> bool:
+        """Say whether a wait would return at once."""
+        return self._done
 
     def _new_future(self) -> torch.futures.Future[None]:
         return torch.futures.Future()
