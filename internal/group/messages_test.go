@@ -211,7 +211,7 @@ func TestCollectivesThatDisagree(t *testing.T) {
 	}{
 		"both gather": {
 			[2]func(*Group, int) (*Work, error){gather, gather}, [2]int{0, 1},
-			[2]string{"rank 0 called gather of 9 bytes from rank 1", "rank 1 gather of 9 bytes from rank 0"},
+			[2]string{"rank 0 called gather of 9 bytes to rank 0", "rank 1 gather of 9 bytes to rank 1"},
 		},
 		"neither scatters": {
 			[2]func(*Group, int) (*Work, error){scatter, scatter}, [2]int{1, 0},
@@ -219,11 +219,11 @@ func TestCollectivesThatDisagree(t *testing.T) {
 		},
 		"gather and scatter": {
 			[2]func(*Group, int) (*Work, error){gather, scatter}, [2]int{0, 0},
-			[2]string{"rank 0 called gather of 9 bytes from rank 1", "rank 1 scatter of 9 bytes from rank 0"},
+			[2]string{"rank 0 called gather of 9 bytes to rank 0", "rank 1 scatter of 9 bytes from rank 0"},
 		},
 		"gather and all-to-all": {
 			[2]func(*Group, int) (*Work, error){gather, sizes}, [2]int{0, 100_000},
-			[2]string{"rank 0 called gather of 9 bytes from rank 1", "rank 1 all-to-all"},
+			[2]string{"rank 0 called gather of 9 bytes to rank 0", "rank 1 all-to-all"},
 		},
 		"sizes": {
 			[2]func(*Group, int) (*Work, error){sizes, sizes}, [2]int{9, 8},

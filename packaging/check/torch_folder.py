@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 
 # It compiles, and goes with one version of torch.
-TRITON = re.compile(r"^Requires-Dist: (triton==[\d.]+)", re.M)
+TRITON = re.compile(r"^Requires-Dist: triton ?\(?==([\d.]+)", re.M)
 # The one library of CUDA that torch asks without a GPU, whether there is one, as two ways to require it name it.
 RUNTIME = re.compile(r"^Requires-Dist: (?:nvidia-cuda-runtime(-cu\d+)|cuda-toolkit)\b.*?==(\d+\.\d+)", re.M)
 
@@ -81,7 +81,8 @@ def main() -> None:
     shutil.rmtree(half, ignore_errors=True)
     install(half, f"torch=={version}")
     needs = next(half.glob("torch-*.dist-info/METADATA")).read_text()
-    install(half, *TRITON.findall(needs))
+    if found := TRITON.search(needs):
+        install(half, f"triton=={found[1]}")
     if not imports(half):
         required = RUNTIME.findall(needs)
         install(half, *(f"nvidia-cuda-runtime{suffix}~={version}.0" for suffix, version in required))

@@ -14,7 +14,7 @@ from torch_mcast.group_in_python import TAKES_BACKENDS
 
 from .entries import ENTRIES, Check, dist, entry, gathers_into, own
 from .limits import LIMIT
-from .values import group_of, impl, splittable
+from .values import SPLITS, group_of, impl, splittable
 
 # ---- groups
 
@@ -61,7 +61,7 @@ def new_subgroups_by_enumeration(rank: int, size: int) -> None:
 
 @entry
 def split_group(rank: int, size: int) -> None:
-    if not hasattr(dist.ProcessGroup, "split_group"):  # before torch 2.9
+    if not SPLITS:
         with splittable(), pytest.raises(RuntimeError, match="does not support splitting"):
             dist.split_group(split_ranks=[[0, 2], [1, 3]])
         return

@@ -24,6 +24,7 @@ from torch.distributed.fsdp import CPUOffloadPolicy, FSDPModule, MixedPrecisionP
 import torch_mcast
 from tests.limits import LIMIT, until
 from torch_mcast import errors
+from torch_mcast.param_groups import groups_of
 
 RANK, SIZE = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 CUDA = torch.device("cuda", 0)
@@ -344,7 +345,7 @@ def apart() -> dict[str, Any]:
         else:
             model.set_separate_reduce_scatter_group()
         torch_mcast.fsdp.enable(model, group=given)
-        (group,) = model._get_fsdp_state()._fsdp_param_groups
+        (group,) = groups_of(model._get_fsdp_state())
         both = given or (group._all_gather_process_group, group._reduce_scatter_process_group)
         before = [torch_mcast.stats(g) for g in both]
         model(torch.ones(2, 8, device=CUDA)).sum().backward()

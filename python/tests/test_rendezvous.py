@@ -11,10 +11,11 @@ import pytest
 from torch._C._distributed_c10d import HashStore, Store
 
 import torch_mcast
+from torch_mcast import rendezvous
 from torch_mcast.group import Group
 from torch_mcast.rendezvous import exchange
 
-from .limits import LIMIT, LIMIT_MS, LIMIT_S
+from .limits import LIMIT, LIMIT_MS, LIMIT_S, until
 
 SHORT = timedelta(milliseconds=200)  # to wait in vain
 
@@ -112,6 +113,18 @@ def test_who_comes_as_a_meeting_ends_changes_it_for_nobody() -> None:
         assert zero.result() == one.result() == [b"a0", b"a1"]
         assert exchange(store, 0, 2, b"b0", LIMIT) == [b"b0", b"b1"]
         assert new.result() == [b"b0", b"b1"]
+
+
+def test_a_rank_that_waits_says_for_whom(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(rendezvous, "_WARN_S", 0.05)
+    store = HashStore()
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(exchange, store, 0, 2, b"a0", LIMIT)
+        until(lambda: caplog.messages, "a warning")
+        assert exchange(store, 1, 2, b"a1", LIMIT) == first.result() == [b"a0", b"a1"]
+    assert caplog.messages[0] == "1 of 2 ranks have not come to the rendezvous within 0.05 s: [1]"
 
 
 def test_rank_0_is_named_where_it_has_not_come() -> None:

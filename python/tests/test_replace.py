@@ -222,7 +222,7 @@ def test_it_is_said_once(tmp_path: Any) -> None:
     env = os.environ | {"MCAST_REPLACE": "gloo", "MCAST_FABRIC": "shm", "STORE": str(tmp_path / "store")}
     codes, errors = run_ranks([sys.executable, "-c", RANK], env, ranks=2)
     assert codes == [0, 0], errors
-    said = [error.count("process groups of gloo are of mcast here (MCAST_REPLACE)") for error in errors]
+    said = [error.count("torch_mcast: groups that ask for gloo are of mcast (MCAST_REPLACE)") for error in errors]
     assert said == [1, 0]
 
 

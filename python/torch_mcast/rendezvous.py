@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
+import logging
 import os
 import re
 import time
@@ -13,6 +15,9 @@ from datetime import timedelta
 from torch._C._distributed_c10d import Store
 
 from . import errors, replace
+
+_WARN_S = 5.0  # a rank that waits for longer says so
+_log = logging.getLogger(__name__)
 
 
 def exchange(store: Store, rank: int, size: int, blob: bytes, timeout: timedelta) -> list[bytes]:
@@ -41,33 +46,28 @@ def exchange(store: Store, rank: int, size: int, blob: bytes, timeout: timedelta
             meeting, and name the reason, as far as they know it.
         MismatchError: with the ranks of another build.
     """
-    meeting = _Meeting(store, size, time.monotonic() + timeout.total_seconds())
+    meeting = _Meeting(store, rank, size, time.monotonic() + timeout.total_seconds())
     after = f"the rendezvous after {timeout.total_seconds():g} s"
     try:
         return meeting.call(blob) if rank == 0 else meeting.join(rank, blob)
     except errors.MismatchError:
         raise
     except RuntimeError as e:
-        if rank == 0:
-            missing = meeting.missing()
-            what = f"{len(missing)} of {size} ranks have not come to {after}: {missing[:16]}"
-        else:
-            what = f"rank 0 of {size} has not ended {after}: {meeting.why_unfinished()}"
-        if replace.of_replaced.get():
-            what += f"; {replace.VARIABLE}={os.environ[replace.VARIABLE]} must be the same on all ranks"
-        raise errors.WaitTimeoutError(what) from e
+        raise errors.WaitTimeoutError(meeting.unfinished(rank, after)) from e
 
 
 class _Meeting:
     """One meeting after the other. A key is the number with a rank, for its digest, or with a word."""
 
-    def __init__(self, store: Store, size: int, deadline: float) -> None:
+    def __init__(self, store: Store, rank: int, size: int, deadline: float) -> None:
         self._store = store
+        self._rank = rank
         self._size = size
         self._deadline = deadline
         self._number = 0
         self._commit = ""  # of this build, for messages
         self._before = 0  # meetings that had been called when this process came
+        self._warned = False
 
     def call(self, blob: bytes) -> list[bytes]:
         """Be rank 0: begin a meeting, and end it when all have come."""
@@ -109,6 +109,17 @@ class _Meeting:
         """Return the ranks that have not come to this meeting."""
         return [r for r in range(self._size) if not self._store.check([self._key(r)])]
 
+    def unfinished(self, rank: int, rendezvous: str) -> str:
+        """Say who or what keeps a rank waiting in the rendezvous."""
+        if rank == 0:
+            missing = self.missing()
+            what = f"{len(missing)} of {self._size} ranks have not come to {rendezvous}: {missing[:16]}"
+        else:
+            what = f"rank 0 of {self._size} has not ended {rendezvous}: {self.why_unfinished()}"
+        if replace.of_replaced.get():
+            what += f"; {replace.VARIABLE}={os.environ[replace.VARIABLE]} must be the same on all ranks"
+        return what
+
     def why_unfinished(self) -> str:
         """Return why rank 0 has not ended the meeting, as far as another rank can know."""
         missing = self.missing()
@@ -149,6 +160,13 @@ class _Meeting:
 
     def _wait(self, key: str) -> None:
         left = max(self._deadline - time.monotonic(), 0.001)
+        if not self._warned and left > _WARN_S:
+            with contextlib.suppress(RuntimeError):
+                self._store.wait([key], timedelta(seconds=_WARN_S))
+                return
+            self._warned = True
+            _log.warning("%s", self.unfinished(self._rank, f"the rendezvous within {_WARN_S:g} s"))
+            left -= _WARN_S
         self._store.wait([key], timedelta(seconds=left))
 
     def _get(self, keys: Sequence[str]) -> list[bytes]:

@@ -102,4 +102,4 @@ def _instead(said: str) -> str:
 
 @functools.cache
 def _say_once() -> None:
-    _log.warning("process groups of %s are of %s here (%s)", os.environ[VARIABLE], NAME, VARIABLE)
+    _log.warning("torch_mcast: groups that ask for %s are of %s (%s)", os.environ[VARIABLE], NAME, VARIABLE)

@@ -64,7 +64,7 @@ func (c *Comm) called(number uint64) *call {
 // checkPart looks for an offer of a collective that this rank has begun, and in which it takes nothing like that.
 func (c *Comm) checkPart(o *offer) {
 	if o.Of != wire.SendReceive && o.Tag < c.parts && o.taker == nil {
-		c.disagree(o.from, text(o.Of, true, c.rank, int(o.Bytes)), c.callText(o.Tag, o.from))
+		c.disagree(o.from, partText(o.Of, true, o.from, c.rank, int(o.Bytes)), c.callText(o.Tag, o.from))
 	}
 }
 
@@ -76,7 +76,7 @@ func (c *Comm) checkAwaited(from int) {
 		p.awaited = p.awaited[1:]
 		k := c.called(m.Tag)
 		if k == nil || !k.sends || k.of != m.Of || k.peer != from && k.peer != AnySource || uint64(k.bytes) != m.Bytes {
-			c.disagree(from, text(m.Of, false, c.rank, int(m.Bytes)), c.callText(m.Tag, from))
+			c.disagree(from, partText(m.Of, false, from, c.rank, int(m.Bytes)), c.callText(m.Tag, from))
 			return
 		}
 		k.due--
@@ -94,9 +94,25 @@ func (c *Comm) callText(number uint64, other int) collective.Text {
 	case k.of == wire.AllToAll:
 		return collective.Textf("%v", k.of)
 	case k.peer == AnySource:
-		return text(k.of, k.sends, other, k.bytes)
+		return partText(k.of, k.sends, c.rank, other, k.bytes)
 	default:
-		return text(k.of, k.sends, k.peer, k.bytes)
+		return partText(k.of, k.sends, c.rank, k.peer, k.bytes)
+	}
+}
+
+// partText says what a rank called, of which one part goes to another rank or comes from it.
+func partText(of wire.Exchange, sends bool, rank, peer, bytes int) collective.Text {
+	root := rank
+	if sends == (of == wire.Gather) {
+		root = peer
+	}
+	switch of {
+	case wire.Gather:
+		return collective.Textf("gather of %d bytes to rank %d", bytes, collective.Place(root))
+	case wire.Scatter:
+		return collective.Textf("scatter of %d bytes from rank %d", bytes, collective.Place(root))
+	default:
+		return text(of, sends, peer, bytes)
 	}
 }
 

@@ -149,14 +149,14 @@ func TestDisagreementOfTwo(t *testing.T) {
 		calls [2]called
 		want  string
 	}{
-		{[2]called{gather(0, 9), gather(1, 9)}, "gather of 9 bytes from rank 1, rank 1 gather of 9 bytes from rank 0"},
+		{[2]called{gather(0, 9), gather(1, 9)}, "gather of 9 bytes to rank 0, rank 1 gather of 9 bytes to rank 1"},
 		{[2]called{gather(1, 9), gather(0, 8)}, "gather of 9 bytes to rank 1, rank 1 gather of 8 bytes to rank 0"},
 		{[2]called{scatter(1, 9), scatter(0, 9)}, "scatter of 9 bytes from rank 1, rank 1 scatter of 9 bytes from rank 0"},
-		{[2]called{scatter(0, 9), scatter(1, 7)}, "scatter of 9 bytes to rank 1, rank 1 scatter of 7 bytes to rank 0"},
-		{[2]called{gather(0, 9), scatter(0, 9)}, "gather of 9 bytes from rank 1, rank 1 scatter of 9 bytes from rank 0"},
-		{[2]called{gather(1, 9), scatter(1, 9)}, "gather of 9 bytes to rank 1, rank 1 scatter of 9 bytes to rank 0"},
-		{[2]called{scatter(0, 9), scatter(0, 8)}, "scatter of 9 bytes to rank 1, rank 1 scatter of 8 bytes from rank 0"},
-		{[2]called{gather(0, 9), gather(0, 8)}, "gather of 9 bytes from rank 1, rank 1 gather of 8 bytes to rank 0"},
+		{[2]called{scatter(0, 9), scatter(1, 7)}, "scatter of 9 bytes from rank 0, rank 1 scatter of 7 bytes from rank 1"},
+		{[2]called{gather(0, 9), scatter(0, 9)}, "gather of 9 bytes to rank 0, rank 1 scatter of 9 bytes from rank 0"},
+		{[2]called{gather(1, 9), scatter(1, 9)}, "gather of 9 bytes to rank 1, rank 1 scatter of 9 bytes from rank 1"},
+		{[2]called{scatter(0, 9), scatter(0, 8)}, "scatter of 9 bytes from rank 0, rank 1 scatter of 8 bytes from rank 0"},
+		{[2]called{gather(0, 9), gather(0, 8)}, "gather of 9 bytes to rank 0, rank 1 gather of 8 bytes to rank 0"},
 	} {
 		for seed := range uint64(6) {
 			n := newNet(t, seed, 2, 100)

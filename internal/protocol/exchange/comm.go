@@ -260,7 +260,7 @@ func (c *Comm) fits(from int, m *wire.Message, t *Transfer) bool {
 		t.Peer = from
 		return true
 	}
-	c.disagree(from, text(m.Of, true, c.rank, int(m.Bytes)), text(t.Of, false, from, len(t.Memory)))
+	c.disagree(from, partText(m.Of, true, from, c.rank, int(m.Bytes)), partText(t.Of, false, c.rank, from, len(t.Memory)))
 	return false
 }
 
