@@ -215,7 +215,7 @@ def scatter_object_list(rank: int, size: int) -> None:
 @entry
 def record_comm(rank: int, size: int) -> None:
     with dist.record_comm("named"):
-        gathers_into(dist.all_gather_single, rank, size)
+        gathers_into(dist.all_gather_into_tensor, rank, size)
 
 
 def reduce_to_one(rank: int, size: int) -> None:

@@ -16,7 +16,7 @@ from .limits import LIMIT_S
 from .ranks import run_ranks
 
 BEGIN = """
-import json, os, sys, torch, torch.distributed as dist, torch_mcast
+import inspect, json, os, sys, torch, torch.distributed as dist, torch_mcast
 from torch.distributed.device_mesh import init_device_mesh
 def kind(group=None, device="cpu"):
     group = group or dist.group.WORLD
@@ -102,8 +102,9 @@ groups = {
     "named": dist.new_group(backend="gloo"),
     "for two devices": dist.new_group(backend="cpu:gloo,cuda:gloo"),
     "default": dist.new_group(),
-    "mesh": init_device_mesh("cpu", (1, 1), backend_override={0: "gloo", 1: "gloo"}).get_group(0),
 }
+if "backend_override" in inspect.signature(init_device_mesh).parameters:
+    groups["mesh"] = init_device_mesh("cpu", (1, 1), backend_override={0: "gloo", 1: "gloo"}).get_group(0)
 if SPLITS:
     groups["part"] = dist.split_group(dist.new_group(backend="gloo"), [[0]])
 said.update({name: [kind(group), dist.get_backend(group)] for name, group in groups.items()})

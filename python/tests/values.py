@@ -23,8 +23,8 @@ FLIGHT_RECORDER = pytest.mark.skipif(
     not hasattr(c10d, "FlightRecorderHook"), reason="before torch 2.15 the Flight Recorder has its own backends alone"
 )
 ENABLE = pytest.mark.skipif(not hasattr(FSDPModule, "set_custom_all_gather"), reason="enable() needs torch 2.9")
-# Before torch 2.9 NCCL alone is split, and 2.13 splits none where there is no accelerator.
-SPLITS = hasattr(dist.ProcessGroup, "split_group") and not torch.__version__.startswith("2.13.")
+# Before torch 2.9 NCCL alone is split, and 2.12 and 2.13 split none where there is no accelerator.
+SPLITS = hasattr(dist.ProcessGroup, "split_group") and not torch.__version__.startswith(("2.12.", "2.13."))
 FSDP_ON_CPU = pytest.mark.skipif(
     not hasattr(torch.cpu.current_stream(), "record_event"), reason="FSDP2 of torch 2.6 takes no CPU tensors"
 )
