@@ -13,11 +13,11 @@ from torch import nn
 from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook, quantization
 
 from torch_mcast.group import Lane
-from torch_mcast.group_in_python import TAKES_BACKENDS
 
 from .host import pair
 from .limits import LIMIT_S
 from .test_group import Operation
+from .values import SINCE_2_15
 from .world import World
 
 
@@ -156,8 +156,8 @@ def trained() -> None:
         everyone = dist.group.WORLD
         return [
             (state, powerSGD_hook.powerSGD_hook),
-            # Those of torch before 2.14 fail over gloo as well.
-            *((everyone, hook) for hook in QUANTIZED if TAKES_BACKENDS),
+            # Those of torch before 2.15 fail by themselves.
+            *((everyone, hook) for hook in QUANTIZED if SINCE_2_15),
         ]
 
     for state, hook in hooks():

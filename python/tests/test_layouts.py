@@ -12,9 +12,9 @@ from torch._C._distributed_c10d import AllgatherOptions, AllreduceCoalescedOptio
 
 import torch_mcast
 from torch_mcast import collectives, tensor, work
-from torch_mcast.group_in_python import TAKES_BACKENDS, ErrorType
+from torch_mcast.group_in_python import ErrorType
 
-from .values import distributed, impl
+from .values import SINCE_2_15, distributed, impl
 from .world import World
 
 GAP = 7
@@ -363,6 +363,6 @@ def bound() -> None:
         dist.destroy_process_group(first)
 
 
-@pytest.mark.skipif(not TAKES_BACKENDS, reason="before torch 2.14 groups are bound to accelerators alone")
+@pytest.mark.skipif(not SINCE_2_15, reason="before torch 2.15 groups are bound to accelerators alone")
 def test_a_group_that_is_bound_to_a_device_has_groups_without_a_rank(world: World) -> None:
     world.run(bound)

@@ -79,7 +79,7 @@ def bound(task: Callable[[], None]) -> None:
         task()
 
 
-@pytest.mark.skipif(not SPLITS, reason="torch before 2.9, and 2.12 and 2.13 without a GPU, does not split our groups")
+@pytest.mark.skipif(not SPLITS, reason="torch before 2.9, and 2.12 to 2.14 without a GPU, does not split our groups")
 def test_a_group_is_split(world: World) -> None:
     world.run(bound, splits)
     world.run(bound, unnamed)

@@ -14,17 +14,17 @@ import torch.distributed as dist
 from torch.distributed.fsdp import FSDPModule
 
 import torch_mcast
-from torch_mcast.group_in_python import TAKES_BACKENDS
 
 distributed: Any = dist  # with its private names
 CPU = torch.device("cpu")
 
+SINCE_2_15 = hasattr(c10d, "FlightRecorderHook")
 FLIGHT_RECORDER = pytest.mark.skipif(
-    not hasattr(c10d, "FlightRecorderHook"), reason="before torch 2.15 the Flight Recorder has its own backends alone"
+    not SINCE_2_15, reason="before torch 2.15 the Flight Recorder has its own backends alone"
 )
 ENABLE = pytest.mark.skipif(not hasattr(FSDPModule, "set_custom_all_gather"), reason="enable() needs torch 2.9")
-# Before torch 2.9 NCCL alone is split, and 2.12 and 2.13 split none where there is no accelerator.
-SPLITS = hasattr(dist.ProcessGroup, "split_group") and not torch.__version__.startswith(("2.12.", "2.13."))
+# Before torch 2.9 NCCL alone is split, and 2.12 to 2.14 split none where there is no accelerator.
+SPLITS = hasattr(dist.ProcessGroup, "split_group") and not torch.__version__.startswith(("2.12.", "2.13.", "2.14."))
 FSDP_ON_CPU = pytest.mark.skipif(
     not hasattr(torch.cpu.current_stream(), "record_event"), reason="FSDP2 of torch 2.6 takes no CPU tensors"
 )
@@ -37,9 +37,9 @@ def impl(group: Any = None, device: torch.device = CPU) -> Any:
 
 @contextlib.contextmanager
 def splittable() -> Iterator[None]:
-    """Bind the default group to a device, which torch before 2.14 wants of a group that is split."""
+    """Bind the default group to a device, which torch before 2.15 wants of a group that is split."""
     everyone: Any = dist.group.WORLD
-    if not TAKES_BACKENDS:
+    if not SINCE_2_15:
         everyone.bound_device_id = torch.device("cpu", 0)
     try:
         yield
