@@ -59,9 +59,9 @@ def unmatched(fabric: str) -> None:
         got = torch.zeros(6)
         dist.recv(got, 0, group=group)
         assert got.tolist() == [1.0] * 4 + [0.0] * 2
-    for view in (torch.zeros(3, 4).t()[:2], torch.zeros(6, dtype=torch.complex64).conj().imag):
+    for view in (torch.zeros(3, 4).t()[:2], torch.zeros(3, 4, dtype=torch.complex64).t()[::2]):
         if rank == 0:
-            dist.send(torch.full((3,), 7.0), 1, group=group)
+            dist.send(torch.full((3,), 7, dtype=view.dtype), 1, group=group)
         if rank == 1:
             view.copy_(torch.arange(6).view(view.shape))
             dist.recv(view, 0, group=group)

@@ -14,6 +14,7 @@ from torch_mcast.group_in_python import TAKES_BACKENDS
 
 from .limits import LIMIT_S
 from .ranks import run_ranks
+from .values import SINCE_2_15
 
 BEGIN = """
 import inspect, json, os, sys, torch, torch.distributed as dist, torch_mcast
@@ -108,7 +109,7 @@ if "backend_override" in inspect.signature(init_device_mesh).parameters:
 if SPLITS:
     groups["part"] = dist.split_group(dist.new_group(backend="gloo"), [[0]])
 said.update({name: [kind(group), dist.get_backend(group)] for name, group in groups.items()})
-""".replace("SPLITS", str(TAKES_BACKENDS)))
+""".replace("SPLITS", str(SINCE_2_15)))
     assert {name: kind for name, (kind, _) in got.items()} == dict.fromkeys(got, OURS)
     assert got.pop("default")[1] == "mcast"
     assert got.pop("for two devices")[1] == "cpu:gloo,cuda:gloo"
