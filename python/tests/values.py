@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 import torch
-import torch._C._distributed_c10d as c10d
 import torch.distributed as dist
 from torch.distributed.fsdp import FSDPModule
 
 import torch_mcast
+from torch_mcast.recorder import RECORDS
 
 distributed: Any = dist  # with its private names
 CPU = torch.device("cpu")
 
-SINCE_2_15 = hasattr(c10d, "FlightRecorderHook")
+SINCE_2_15 = RECORDS
 FLIGHT_RECORDER = pytest.mark.skipif(
     not SINCE_2_15, reason="before torch 2.15 the Flight Recorder has its own backends alone"
 )

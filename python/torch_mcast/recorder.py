@@ -28,6 +28,9 @@ from .options import NAME
 
 _log = logging.getLogger(__name__)
 
+# torch 2.15 and newer record any backend; 2.14 has the recorder, without a name for the backend.
+RECORDS = tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 15)
+
 
 class Course(NamedTuple):
     """When an operation began and ended, in nanoseconds since the epoch, and the causes of its waits.
@@ -195,7 +198,7 @@ def trace(stacks: bool | None = None) -> dict[str, Any]:
     Args:
         stacks: whether entries have the stacks that posted them; None: as TORCH_INCLUDE_STACK_TRACE says.
     """
-    if not hasattr(c10d, "FlightRecorderHook"):
+    if not RECORDS:
         raise errors.UnsupportedError("this torch records its own backends alone; torch 2.15 records ours")
     with _writing:
         found: dict[str, Any] = pickle.loads(_dump(stacks))
@@ -246,7 +249,7 @@ def write() -> str:
 
 def _buffer_size() -> int:
     """Return how many entries torch keeps."""
-    if not hasattr(c10d, "FlightRecorderHook"):
+    if not RECORDS:
         return 0
     for name in ("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE"):
         if value := os.environ.get(name):
