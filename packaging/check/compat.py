@@ -43,6 +43,11 @@ def put(version: str) -> Path:
     folder.parent.mkdir(parents=True, exist_ok=True)
     if version != metadata.version("torch").partition("+")[0]:
         subprocess.run([sys.executable, ROOT / "packaging/check/torch_folder.py", version, folder], check=True)
+    asked = [sys.executable, "-c", "import torch; print(torch.__version__)"]
+    env = {**os.environ, "PYTHONPATH": str(folder)}
+    found = subprocess.run(asked, env=env, capture_output=True, text=True, check=True).stdout.split("+")[0].strip()
+    if found != version:
+        raise SystemExit(f"{folder} has torch {found}, not {version}: remove it")
     return folder
 
 
