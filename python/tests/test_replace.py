@@ -46,7 +46,7 @@ def process(program: str, replace: str) -> subprocess.CompletedProcess[str]:
 def said(program: str, replace: str = "gloo") -> dict[str, Any]:
     done = process(program, replace)
     assert done.returncode == 0, done.stderr
-    answer: dict[str, Any] = json.loads(done.stdout)
+    answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])  # older gloo prints, too
     return answer
 
 
