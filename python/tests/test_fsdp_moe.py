@@ -116,7 +116,7 @@ def test_results_are_those_of_the_plain_run(ranks: World, layout: str, name: str
         assert deferred == reduced
         if ranks.size > moe.EP or "groups" in LAYOUTS:
             assert (blocked, reasons) == (0, [])
-        else:  # older torch reduces over one rank what it has alone
+        else:  # older torch calls a Reduce-Scatter of one rank
             assert (blocked, reasons) in ((0, []), (STEPS * BLOCKS, [f"{i}.moe.experts" for i in range(BLOCKS)]))
 
 

@@ -48,7 +48,7 @@ from .timeline import Timeline
 
 Defer = Literal["auto"] | bool
 
-_NEEDED = ("set_custom_all_gather", "_get_fsdp_state")  # the first is of torch 2.9, as what is replaced below
+_NEEDED = ("set_custom_all_gather", "_get_fsdp_state")  # torch 2.9 has both
 _NEEDED_OF_GROUPS = (
     "unshard",
     "pre_forward",

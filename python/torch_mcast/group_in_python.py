@@ -135,10 +135,7 @@ class GroupInPython(ProcessGroup):
 
 
 def install() -> None:
-    """Have torch do with such groups what it does with its own backends alone.
-
-    Before 2.7 it shuts down and aborts no others.
-    """
+    """Have torch shut down and abort such groups, and keep their works: older torch does so for its own alone."""
     for name, method in ("_shutdown_backend", "shutdown"), ("_abort_backend", "abort"):
         if (of_torch := getattr(distributed_c10d, name, None)) is not None:
             setattr(distributed_c10d, name, partial(_end, of_torch, method))

@@ -53,7 +53,7 @@ def exchange(store: Store, rank: int, size: int, blob: bytes, timeout: timedelta
     except errors.MismatchError:
         raise
     except RuntimeError as e:
-        raise errors.WaitTimeoutError(meeting.unfinished(rank, after)) from e
+        raise errors.WaitTimeoutError(meeting.unfinished(after)) from e
 
 
 class _Meeting:
@@ -109,9 +109,9 @@ class _Meeting:
         """Return the ranks that have not come to this meeting."""
         return [r for r in range(self._size) if not self._store.check([self._key(r)])]
 
-    def unfinished(self, rank: int, rendezvous: str) -> str:
-        """Say who or what keeps a rank waiting in the rendezvous."""
-        if rank == 0:
+    def unfinished(self, rendezvous: str) -> str:
+        """Say who or what keeps this rank waiting in the rendezvous."""
+        if self._rank == 0:
             missing = self.missing()
             what = f"{len(missing)} of {self._size} ranks have not come to {rendezvous}: {missing[:16]}"
         else:
@@ -165,7 +165,7 @@ class _Meeting:
                 self._store.wait([key], timedelta(seconds=_WARN_S))
                 return
             self._warned = True
-            _log.warning("%s", self.unfinished(self._rank, f"the rendezvous within {_WARN_S:g} s"))
+            _log.warning("%s", self.unfinished(f"the rendezvous within {_WARN_S:g} s"))
             left -= _WARN_S
         self._store.wait([key], timedelta(seconds=left))
 

@@ -6,8 +6,8 @@ import (
 )
 
 // A sender's offers show what it has called. In a gather the root offers nothing, and in a scatter the others offer
-// nothing. So whoever receives there says that it awaits a part, and nobody waits for that. Two ranks that both gather,
-// or both wait for the other one to scatter, learn of it so.
+// nothing. So a receiver there tells the sender that it awaits a part. No rank waits for that message. It shows where
+// two ranks both gather, or both wait for the other one to scatter.
 
 // call is a collective that this rank has begun.
 type call struct {
@@ -100,7 +100,7 @@ func (c *Comm) callText(number uint64, other int) collective.Text {
 	}
 }
 
-// partText says what a rank called, of which one part goes to another rank or comes from it.
+// partText says what a rank called. One part of it goes to another rank, or comes from there.
 func partText(of wire.Exchange, sends bool, rank, peer, bytes int) collective.Text {
 	root := rank
 	if sends == (of == wire.Gather) {

@@ -59,7 +59,7 @@ type peer struct {
 	lends    bool                 // it may read this rank's memory
 	reads    bool                 // this rank may read its memory
 	reading  []*Transfer          // receives with bytes that this rank reads there
-	awaited  []wire.Message       // what it awaits in collectives that this rank has not begun
+	awaited  []wire.Message       // its awaits of collectives that this rank has not begun
 	left     bool
 }
 
