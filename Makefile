@@ -172,13 +172,17 @@ distclean: clean ## remove what setup made, too
 toolchain:
 	@scripts/toolchain
 
-# Go tools and Python packages are fetched at the versions named here and in
-# the requirements; the order of the two pip calls spares the second a build
-# environment of its own.
+# Go tools and Python packages are fetched at the versions named here and in the requirements. The order of the two
+# pip calls spares the second a build environment of its own. pip unpacks beside the result: so one disk must have
+# room, and a small /tmp does no harm.
 $(VENV)/.stamp: python/requirements-dev.txt python/pyproject.toml | toolchain
 	@echo "Setting up $(VENV); torch is large, this takes some minutes once."
+	@df -Pk $(dir $(abspath $(VENV))) | awk 'NR == 2 && $$4 < 9 * 2^20 { \
+		printf "$(VENV) needs 9 GiB of disk while it is set up, 6 afterwards; %.1f are free\n", $$4 / 2^20; exit 1 }' >&2
 	python3 -m venv $(VENV)
-	$(PYTHON) -m pip install --quiet --requirement python/requirements-dev.txt
+	mkdir -p $(VENV)/tmp
+	TMPDIR=$(abspath $(VENV))/tmp $(PYTHON) -m pip install --quiet --requirement python/requirements-dev.txt
+	rmdir $(VENV)/tmp
 	$(PYTHON) -m pip install --quiet --no-build-isolation --no-deps --editable python
 	@touch $@
 
