@@ -68,7 +68,7 @@ nccl_result coll_connect(void *handles[], int nranks, int rank, void *listen_com
 {
 	struct coll_listener *l = listen_comm;
 	struct coll_comm *c;
-	struct coll_agreed agreed;
+	struct coll_made made;
 	nccl_result result;
 
 	NOT_IN_A_FORK("CollNet connect");
@@ -78,17 +78,19 @@ nccl_result coll_connect(void *handles[], int nranks, int rank, void *listen_com
 	c = calloc(1, sizeof(*c));
 	if (c == NULL)
 		return plugin_refuse(NCCL_SYSTEM_ERROR, "CollNet connect: out of memory");
-	result = goCollConnect(handles, nranks, rank, l->handle, &c->group, &c->drives, &agreed);
+	result = goCollConnect(handles, nranks, rank, l->handle, &made);
 	if (result != NCCL_SUCCESS) {
 		free(c);
 		return result;
 	}
+	c->group = made.group;
+	c->drives = made.drives;
 	c->rank = rank;
 	c->ranks = nranks;
 	c->free = UINT32_MAX;
 	for (int i = 0; i < NCCL_REQUESTS; i++)
 		c->requests[i].comm = c;
-	c->connected = connected_add(l->comm_id, nranks, &agreed);
+	c->connected = connected_add(l->comm_id, nranks, &made);
 	*coll_comm = c;
 	return NCCL_SUCCESS;
 }

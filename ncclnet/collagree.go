@@ -1,7 +1,12 @@
 package main
 
+// #include "plugin.h"
+import "C"
+
 import (
+	"encoding/binary"
 	"fmt"
+	"slices"
 
 	"github.com/torch-mcast/torch-mcast/internal/group"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
@@ -33,6 +38,7 @@ type agreement struct {
 	alike    bool // all nodes have an NVSwitch, or none has
 	// once connected: multicast reaches all ranks
 	multicast bool
+	paired    bool // once connected: an older communicator of the same ranks has CollNet
 }
 
 func agree(offers []offer) agreement {
@@ -85,4 +91,28 @@ func switchAnswers(g *group.Group, severalDevices bool) (bool, error) {
 		}
 	}
 	return true, nil
+}
+
+// pair returns whether these ranks have an older communicator with CollNet, and has that one know as well that it is
+// one of a pair. All ranks must learn that between the same two operations of the older one: so its tuner waits
+// meanwhile, and all must have been asked equally often. Once it returns without an error, all ranks have joined.
+func pair(g *group.Group, members uint64) (paired bool, err error) {
+	var key, asked C.uint64_t
+	older := C.connected_hold(C.uint64_t(members), &key, &asked)
+	defer func() { C.connected_let_go(older, C.bool(paired)) }()
+	mine := make([]byte, 2*8)
+	binary.BigEndian.PutUint64(mine, uint64(key))
+	binary.BigEndian.PutUint64(mine[8:], uint64(asked))
+	all := make([]byte, g.Info().Size*len(mine))
+	if err := g.Allgather(mine, all); err != nil {
+		return false, err
+	}
+	same := older != nil
+	for other := range slices.Chunk(all, len(mine)) {
+		same = same && string(other) == string(mine)
+	}
+	if err := g.Barrier(); err != nil {
+		return false, err
+	}
+	return same, nil
 }

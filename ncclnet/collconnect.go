@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"hash/fnv"
 	"log/slog"
 	"net"
 	"net/netip"
@@ -82,23 +83,33 @@ func (c *collHandle) read(h []byte) bool {
 	return true
 }
 
-// readCollHandles returns rank 0's, and whether all ranks have one and the same
-// device, and so one host. NCCL gives every rank those of all (collNetHandle_t
+// meeting is what the handles of all ranks say.
+type meeting struct {
+	first   collHandle // rank 0's
+	oneHost bool       // all ranks have one and the same device, and so one host
+	members uint64     // stands for the devices of all ranks, in order, and for this rank
+}
+
+// readCollHandles reads the handles of all ranks. NCCL gives every rank those of all (collNetHandle_t
 // of src/transport/coll_net.cc, v2.20.5 to v2.30.7).
-func readCollHandles(all []unsafe.Pointer) (first collHandle, oneHost bool, err error) {
-	oneHost = true
+func readCollHandles(all []unsafe.Pointer, rank int) (m meeting, err error) {
+	m.oneHost = true
+	members := fnv.New64a()
+	_, _ = members.Write(binary.BigEndian.AppendUint64(nil, uint64(rank))) // never fails, says hash
 	for r, p := range all {
 		var h collHandle
 		ok := p != nil && h.read(unsafe.Slice((*byte)(p), C.NCCL_HANDLE_BYTES))
 		if r == 0 {
-			first = h
+			m.first = h
 			if !ok {
-				return first, false, argument("the handle of rank 0 is NULL, garbled, or not one of this plugin's CollNet")
+				return m, argument("the handle of rank 0 is NULL, garbled, or not one of this plugin's CollNet")
 			}
 		}
-		oneHost = oneHost && ok && h.guid == first.guid
+		m.oneHost = m.oneHost && ok && h.guid == m.first.guid
+		_, _ = members.Write(binary.BigEndian.AppendUint64(nil, h.guid))
 	}
-	return first, oneHost, nil
+	m.members = members.Sum64()
+	return m, nil
 }
 
 //export goCollListen
@@ -147,11 +158,10 @@ func closeCollListener(handle C.int64_t) error {
 //
 //export goCollConnect
 func goCollConnect(
-	handles *unsafe.Pointer, ranks, rank C.int, listener C.int64_t, out *C.int64_t, drives *C.bool,
-	agreed *C.struct_coll_agreed,
+	handles *unsafe.Pointer, ranks, rank C.int, listener C.int64_t, made *C.struct_coll_made,
 ) C.nccl_result {
 	return verdict("CollNet connect", func() error {
-		err := collConnect(handles, ranks, rank, listener, out, drives, agreed)
+		err := collConnect(handles, ranks, rank, listener, made)
 		if err != nil {
 			err = errors.Join(err, closeCollListener(listener))
 		}
@@ -160,8 +170,7 @@ func goCollConnect(
 }
 
 func collConnect(
-	handles *unsafe.Pointer, ranks, rank C.int, listener C.int64_t, out *C.int64_t, drives *C.bool,
-	agreed *C.struct_coll_agreed,
+	handles *unsafe.Pointer, ranks, rank C.int, listener C.int64_t, made *C.struct_coll_made,
 ) error {
 	l, err := collListeners.get(int64(listener))
 	if err != nil {
@@ -171,18 +180,23 @@ func collConnect(
 		return argument("rank %d of %d is not allowed: want 1 to %d ranks, numbered from 0", int(rank), int(ranks),
 			group.MaxRanks)
 	}
-	first, oneHost, err := readCollHandles(unsafe.Slice(handles, int(ranks)))
+	met, err := readCollHandles(unsafe.Slice(handles, int(ranks)), int(rank))
 	if err != nil {
 		return err
 	}
-	l.settings.Interface = groupInterface(l.settings.Interface, l.device.Name, oneHost)
-	g, a, err := l.connect(first, int(rank), int(ranks))
+	l.settings.Interface = groupInterface(l.settings.Interface, l.device.Name, met.oneHost)
+	g, a, err := l.connect(met, int(rank), int(ranks))
 	if err != nil {
 		return err
 	}
-	agreed.switched, agreed.multicast, agreed.alike = C.bool(a.switched), C.bool(a.multicast), C.bool(a.alike)
-	agreed.direct = C.bool(l.settings.GPUMemory != "host")
-	*out, *drives = C.int64_t(collGroups.add(&collGroup{Group: g})), C.bool(callersDrive(l.settings))
+	*made = C.struct_coll_made{
+		group: C.int64_t(collGroups.add(&collGroup{Group: g})), drives: C.bool(callersDrive(l.settings)),
+		key: C.uint64_t(met.first.key), members: C.uint64_t(met.members),
+		agreed: C.struct_coll_agreed{
+			switched: C.bool(a.switched), paired: C.bool(a.paired), multicast: C.bool(a.multicast), alike: C.bool(a.alike),
+			direct: C.bool(l.settings.GPUMemory != "host"),
+		},
+	}
 	return nil
 }
 
@@ -204,7 +218,7 @@ const failedBlob = "failed: "
 // connect succeeds and another's fails. They come within moments of each other, for NCCL has
 // just exchanged their handles. So a rank that is late by MCAST_TIMEOUT, counting only time in
 // which this process runs, is lost.
-func (l *collListener) connect(first collHandle, rank, size int) (*group.Group, agreement, error) {
+func (l *collListener) connect(met meeting, rank, size int) (*group.Group, agreement, error) {
 	ctx, cancel := owntime.WithTimeout(context.Background(), l.settings.Timeout,
 		fmt.Errorf("not all of %d ranks came within MCAST_TIMEOUT=%v", size, l.settings.Timeout))
 	defer cancel()
@@ -223,7 +237,7 @@ func (l *collListener) connect(first collHandle, rank, size int) (*group.Group, 
 		blob = blob[:min(len(blob), 500)]
 	}
 	var agreed agreement
-	blobs, err := l.exchange(ctx, first, rank, size, []byte(blob))
+	blobs, err := l.exchange(ctx, met.first, rank, size, []byte(blob))
 	if err == nil {
 		agreed, err = l.open(blobs)
 	}
@@ -243,7 +257,7 @@ func (l *collListener) connect(first collHandle, rank, size int) (*group.Group, 
 		agreed.switched, err = switchAnswers(g, l.severalDevices)
 	}
 	if err == nil {
-		err = g.Barrier() // once it is done, all ranks have joined
+		agreed.paired, err = pair(g, met.members)
 	}
 	if err != nil {
 		return nil, agreed, errors.Join(err, g.Close())

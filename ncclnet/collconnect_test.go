@@ -23,12 +23,12 @@ func TestCollHandles(t *testing.T) {
 	first, a := made(1, 7)
 	_, same := made(2, 7)
 	_, other := made(3, 8)
-	read := func(handles ...[]byte) (collHandle, bool, error) {
+	read := func(rank int, handles ...[]byte) (meeting, error) {
 		var all []unsafe.Pointer
 		for _, h := range handles {
 			all = append(all, unsafe.Pointer(unsafe.SliceData(h)))
 		}
-		return readCollHandles(all)
+		return readCollHandles(all, rank)
 	}
 	for _, at := range []string{"10.0.0.1:5000", "[fd00::1]:65535", "[fe80::1]:1"} {
 		want, got := collHandle{at: netip.MustParseAddrPort(at), key: 5, guid: 6}, collHandle{}
@@ -37,27 +37,36 @@ func TestCollHandles(t *testing.T) {
 		require.True(t, got.read(b))
 		require.Equal(t, want, got)
 	}
+	members := map[uint64]bool{}
 	for _, c := range []struct {
 		handles [][]byte
 		oneHost bool
 	}{
 		{[][]byte{a}, true}, {[][]byte{a, same}, true}, {[][]byte{a, same, other}, false}, {[][]byte{a, nil}, false},
 	} {
-		got, oneHost, err := read(c.handles...)
+		got, err := read(0, c.handles...)
 		require.NoError(t, err)
-		require.Equal(t, first, got)
-		require.Equal(t, c.oneHost, oneHost)
+		require.Equal(t, first, got.first)
+		require.Equal(t, c.oneHost, got.oneHost)
+		require.False(t, members[got.members], "other ranks")
+		members[got.members] = true
+		again, err := read(0, c.handles...)
+		require.NoError(t, err)
+		require.Equal(t, got.members, again.members)
+		neighbour, err := read(1, c.handles...)
+		require.NoError(t, err)
+		require.NotEqual(t, got.members, neighbour.members, "ranks of one process")
 	}
 	for i := range collChecksum + 4 {
 		bad := append([]byte{}, a...)
 		bad[i] ^= 4
-		_, _, err := read(bad, same)
+		_, err := read(0, bad, same)
 		require.ErrorContains(t, err, "the handle of rank 0 is NULL, garbled", "byte %d", i)
-		_, oneHost, err := read(a, bad)
+		got, err := read(0, a, bad)
 		require.NoError(t, err)
-		require.False(t, oneHost, "what cannot be read is not on this host")
+		require.False(t, got.oneHost, "what cannot be read is not on this host")
 	}
-	_, _, err := read(nil, same)
+	_, err := read(0, nil, same)
 	require.ErrorContains(t, err, "the handle of rank 0 is NULL")
 }
 

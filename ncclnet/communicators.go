@@ -18,13 +18,28 @@ type communicator struct {
 	Ranks                uint64 `json:"ranks"`
 	Nodes                uint64 `json:"nodes"`
 	CollNet              bool   `json:"collnet"`
-	Why                  string `json:"why"`                 // not
-	AllgatherFrom        uint64 `json:"allgather_from"`      // bytes in total; 0: never
-	ReduceScatterFrom    uint64 `json:"reduce_scatter_from"` // bytes in total; 0: never
+	Why                  string `json:"why"`                  // not
+	Paired               bool   `json:"paired"`               // another one of the same ranks has CollNet
+	AllgatherFrom        uint64 `json:"allgather_from"`       // bytes in total; 0: never
+	ReduceScatterFrom    uint64 `json:"reduce_scatter_from"`  // bytes in total; 0: never
+	AllgatherAloneFrom   uint64 `json:"allgather_alone_from"` // where no Reduce-Scatter runs beside it; 0: never
+	AllgatherAloneTo     uint64 `json:"allgather_alone_to"`   // 0: no bound
 	AllgatherWindows     uint64 `json:"allgather_windows"`
 	ReduceScatterWindows uint64 `json:"reduce_scatter_windows"`
 
+	tuner     *C.struct_tuner
 	connected *C.struct_connected
+}
+
+// ask notes what the tuner decides now.
+func (c *communicator) ask() {
+	facts := C.tuner_facts_now(c.tuner)
+	c.Paired = bool(facts.agreed.paired)
+	c.AllgatherFrom = uint64(C.tuner_from(&facts, C.NCCL_ALLGATHER))
+	c.ReduceScatterFrom = uint64(C.tuner_from(&facts, C.NCCL_REDUCE_SCATTER))
+	facts.agreed.paired = false
+	c.AllgatherAloneFrom = uint64(C.tuner_from(&facts, C.NCCL_ALLGATHER))
+	c.AllgatherAloneTo = uint64(C.tuner_in_flight(&facts, C.NCCL_ALLGATHER))
 }
 
 // communicators holds the communicators that have a tuner now, oldest first.
@@ -35,19 +50,18 @@ var communicators struct {
 
 //export goCommunicatorAdd
 func goCommunicatorAdd(
-	ranks, nodes C.size_t, why *C.char, allgatherFrom, reduceScatterFrom C.size_t, connected *C.struct_connected,
+	ranks, nodes C.size_t, why *C.char, tuner *C.struct_tuner, connected *C.struct_connected,
 ) C.int64_t {
 	c := communicator{
 		ID:        nextHandle.Add(1),
 		Ranks:     uint64(ranks),
 		Nodes:     uint64(nodes),
 		CollNet:   why == nil,
+		tuner:     tuner,
 		connected: connected,
 	}
 	if why != nil {
 		c.Why = C.GoString(why)
-	} else {
-		c.AllgatherFrom, c.ReduceScatterFrom = uint64(allgatherFrom), uint64(reduceScatterFrom)
 	}
 	communicators.Lock()
 	defer communicators.Unlock()
@@ -71,6 +85,9 @@ func goCommunicators(buf *C.char, capacity C.size_t, length *C.size_t, e *C.char
 		now := append([]communicator{}, communicators.all...) // empty is [] and not null
 		for i := range now {
 			c := &now[i]
+			if c.Why == "" {
+				c.ask()
+			}
 			if c.connected == nil {
 				continue
 			}

@@ -1,6 +1,10 @@
 /* NCCL crashes when a tuner makes it take a CollNet algorithm for a communicator without a connected
  * CollNet. A communicator's CollNet connects before its tuner is made, so it leaves a note here, and the
- * tuner takes the note: docs/decisions/0014. */
+ * tuner takes the note: docs/decisions/0014.
+ *
+ * Two communicators of the same ranks are a pair: an Allgather of the one can run beside a Reduce-Scatter of the
+ * other. While the second one connects, all ranks compare how often the tuner of the first has been asked. If that is
+ * the same everywhere, the first counts as one of a pair from its next operation on: docs/decisions/0036. */
 #include <pthread.h>
 
 #include "plugin.h"
@@ -9,7 +13,10 @@ struct connected {
 	struct connected *next;
 	uint64_t comm_id; /* 0: not known */
 	int nodes;
-	struct coll_agreed agreed;
+	struct coll_made made;
+	uint64_t asked; /* operations that the tuner has been asked about */
+	bool paired;
+	int held;       /* by so many that connect: the tuner waits */
 	size_t region;  /* bytes of the largest registration before the claim: NCCL's buffer for windows */
 	bool claimed;   /* by a tuner: once in its life */
 	bool gone;      /* CollNet is closed, or cannot be used */
@@ -18,13 +25,14 @@ struct connected {
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct connected *all;
+static pthread_cond_t let_go = PTHREAD_COND_INITIALIZER;
+static struct connected *all; /* the newest first */
 
 /* The communicator that this thread initialises has gone on after its CollNet's connect. */
 static __thread bool confirmed;
 
 /* connected_add notes that CollNet is connected. NULL: no memory, and so no tuning. */
-struct connected *connected_add(uint64_t comm_id, int nodes, const struct coll_agreed *agreed)
+struct connected *connected_add(uint64_t comm_id, int nodes, const struct coll_made *made)
 {
 	struct connected *c = calloc(1, sizeof(*c));
 
@@ -32,7 +40,8 @@ struct connected *connected_add(uint64_t comm_id, int nodes, const struct coll_a
 		return NULL;
 	c->comm_id = comm_id;
 	c->nodes = nodes;
-	c->agreed = *agreed;
+	c->made = *made;
+	c->paired = made->agreed.paired;
 	pthread_mutex_lock(&lock);
 	c->next = all;
 	all = c;
@@ -74,7 +83,7 @@ static void free_if_done(struct connected *c)
 {
 	struct connected **at = &all;
 
-	if (!c->closed || (c->claimed && !c->released))
+	if (!c->closed || (c->claimed && !c->released) || c->held > 0)
 		return;
 	while (*at != c)
 		at = &(*at)->next;
@@ -105,7 +114,7 @@ struct connected *connected_claim(uint64_t comm_id, size_t nodes, struct coll_ag
 			break;
 	if (c != NULL) {
 		c->claimed = true;
-		*agreed = c->agreed;
+		*agreed = c->made.agreed;
 		*region = c->region;
 	}
 	pthread_mutex_unlock(&lock);
@@ -134,6 +143,64 @@ bool connected_still(const struct connected *c)
 	still = !c->gone;
 	pthread_mutex_unlock(&lock);
 	return still;
+}
+
+/* connected_hold returns the oldest connection of the same ranks as one that is being made, its key, and how often its
+ * tuner has been asked; NULL: there is none. It is not asked again before connected_let_go. */
+struct connected *connected_hold(uint64_t members, uint64_t *key, uint64_t *asked)
+{
+	struct connected *oldest = NULL;
+
+	pthread_mutex_lock(&lock);
+	for (struct connected *c = all; c != NULL; c = c->next)
+		if (!c->gone && c->made.members == members)
+			oldest = c;
+	if (oldest != NULL) {
+		oldest->held++;
+		*key = oldest->made.key;
+		*asked = oldest->asked;
+	}
+	pthread_mutex_unlock(&lock);
+	return oldest;
+}
+
+/* connected_let_go ends connected_hold. pair: all ranks know both connections. */
+void connected_let_go(struct connected *c, bool pair)
+{
+	if (c == NULL)
+		return;
+	pthread_mutex_lock(&lock);
+	c->held--;
+	c->paired = c->paired || pair;
+	pthread_cond_broadcast(&let_go);
+	free_if_done(c);
+	pthread_mutex_unlock(&lock);
+}
+
+/* connected_asked counts an operation that the tuner is asked about, and reports whether the connection is one of a
+ * pair. The caller has a claim. */
+bool connected_asked(struct connected *c)
+{
+	bool pair;
+
+	pthread_mutex_lock(&lock);
+	while (c->held > 0)
+		pthread_cond_wait(&let_go, &lock);
+	c->asked++;
+	pair = c->paired;
+	pthread_mutex_unlock(&lock);
+	return pair;
+}
+
+/* connected_paired reports whether a connection is one of a pair. The caller has a claim. */
+bool connected_paired(struct connected *c)
+{
+	bool pair;
+
+	pthread_mutex_lock(&lock);
+	pair = c->paired;
+	pthread_mutex_unlock(&lock);
+	return pair;
 }
 
 /* connected_window counts a window of an operation, which NCCL's progress thread has posted. */

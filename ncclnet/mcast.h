@@ -262,11 +262,13 @@ int mcast_info(int64_t group, char *buf, size_t cap, size_t *len, char *err, siz
 
 /* mcast_communicators writes a JSON array into buf: the communicators of NCCL (2.21 and later)
  * in this process that have asked this library's tuner, oldest first. Each has id (never reused),
- * ranks, nodes, collnet (whether CollNet is connected and taken), why (not), allgather_from and
+ * ranks, nodes, collnet (whether CollNet is connected and taken), why (not), paired (whether another
+ * communicator of the same ranks has CollNet, which a choice for the switch needs), allgather_from and
  * reduce_scatter_from (from how many bytes in total it is taken where buffers are not registered
- * with NCCL; 0: never), allgather_windows and
- * reduce_scatter_windows (pieces that NCCL has handed to CollNet so far). *len and errors: as
- * mcast_info. */
+ * with NCCL; 0: never), allgather_alone_from and allgather_alone_to (from and up to how many bytes CollNet is
+ * the faster for an Allgather that no Reduce-Scatter runs beside; 0: for none, and without a bound),
+ * allgather_windows and reduce_scatter_windows (pieces that NCCL has handed to CollNet so far). *len and
+ * errors: as mcast_info. */
 int mcast_communicators(char *buf, size_t cap, size_t *len, char *err, size_t errlen);
 
 /* mcast_trace writes the latest operations of the groups of this process (the newest 512 of each lane,

@@ -130,13 +130,25 @@ nccl_result coll_close_listen(void *listen_comm);
 /* What the ranks of a CollNet connection have agreed upon in its connect, for the tuner. */
 struct coll_agreed {
 	bool switched;  /* a switch answers all of them */
+	bool paired;    /* an older communicator of the same ranks has CollNet: see connected.c */
 	bool multicast; /* multicast reaches all of them */
 	bool alike;     /* all nodes have an NVSwitch, or none has */
 	bool direct;    /* NCCL may hand over users' buffers: MCAST_GPU_MEMORY */
 };
 
+/* What a CollNet connect brings. */
+struct coll_made {
+	int64_t group;
+	bool drives;      /* test moves bytes */
+	uint64_t key;     /* of the connection, the same on all ranks, as that of no other */
+	uint64_t members; /* stands for the devices of all ranks, in order, and for this rank */
+	struct coll_agreed agreed;
+};
+
 /* nvswitch.c: whether NCCL will see an NVSwitch on this node. */
 bool nvswitch_seen(void);
+
+struct tuner;
 
 /* tuner_rule.c: which operations CollNet is to have. */
 struct tuner_facts {
@@ -147,9 +159,12 @@ struct tuner_facts {
 	size_t inflight; /* bytes of a communicator that NCCL can have in flight at once */
 	long long from[5]; /* MCAST_TUNER_*, in bytes, by ncclFunc_t; 0: never; negative: see the table of rules */
 };
+/* tuner.c: those of a communicator now. */
+struct tuner_facts tuner_facts_now(const struct tuner *t);
 bool tuner_wins(const struct tuner_facts *f, int func, size_t bytes, bool registered);
 bool tuner_loses(const struct tuner_facts *f, int func, size_t bytes, bool registered);
 size_t tuner_from(const struct tuner_facts *f, int func);
+size_t tuner_in_flight(const struct tuner_facts *f, int func);
 void tuner_say_rule(const struct tuner_facts *f, bool alone);
 
 /* tuner.c, as v5 and later have it. */
@@ -164,7 +179,7 @@ nccl_result tuner_chunk(void *ctx, int func, size_t bytes, int algorithm, int pr
 
 /* connected.c: which communicators have CollNet, for the tuner. */
 struct connected;
-struct connected *connected_add(uint64_t comm_id, int nodes, const struct coll_agreed *agreed);
+struct connected *connected_add(uint64_t comm_id, int nodes, const struct coll_made *made);
 void connected_confirm(void);
 bool connected_confirmed(void);
 void connected_registered(struct connected *c, size_t size);
@@ -172,6 +187,10 @@ void connected_remove(struct connected *c);
 struct connected *connected_claim(uint64_t comm_id, size_t nodes, struct coll_agreed *agreed, size_t *region);
 void connected_release(struct connected *c);
 bool connected_still(const struct connected *c);
+struct connected *connected_hold(uint64_t members, uint64_t *key, uint64_t *asked);
+void connected_let_go(struct connected *c, bool pair);
+bool connected_asked(struct connected *c);
+bool connected_paired(struct connected *c);
 void connected_window(struct connected *c, int func);
 uint64_t connected_windows(struct connected *c, int func);
 

@@ -68,6 +68,8 @@ static nccl_result tuner_make(uint64_t comm_id, size_t ranks, size_t nodes, bool
 		t->connected = connected_claim(comm_id, nodes, &t->facts.agreed, &region);
 	t->facts.nodes = nodes;
 	t->facts.several = ranks > nodes;
+	/* The ranks of a node have connections of their own, which cannot agree when a pair is one. */
+	t->facts.agreed.paired = t->facts.agreed.paired || t->facts.several;
 	t->facts.chunks = chunks;
 	t->facts.inflight = region / 2 * t->heads; /* the other half is for what is received */
 	if (nodes < 2)
@@ -87,8 +89,7 @@ static nccl_result tuner_make(uint64_t comm_id, size_t ranks, size_t nodes, bool
 	} else {
 		INFO("NCCL chooses by itself for this communicator of %zu ranks on %zu nodes: %s", ranks, nodes, why);
 	}
-	t->communicator = goCommunicatorAdd(ranks, nodes, (char *)why, tuner_from(&t->facts, NCCL_ALLGATHER),
-		tuner_from(&t->facts, NCCL_REDUCE_SCATTER), t->connected);
+	t->communicator = goCommunicatorAdd(ranks, nodes, (char *)why, t, t->connected);
 	*ctx = t;
 	return NCCL_SUCCESS;
 }
@@ -128,6 +129,26 @@ static bool to_hand(const struct tuner *t, int func)
 		(func == NCCL_ALLGATHER || func == NCCL_REDUCE_SCATTER || (func == NCCL_ALLREDUCE && t->alone));
 }
 
+/* tuner_facts_now returns what the tuner decides by. */
+struct tuner_facts tuner_facts_now(const struct tuner *t)
+{
+	struct tuner_facts facts = t->facts;
+
+	if (t->connected != NULL && !facts.several)
+		facts.agreed.paired = connected_paired(t->connected);
+	return facts;
+}
+
+/* asked is tuner_facts_now for an operation that NCCL is about to begin. */
+static struct tuner_facts asked(const struct tuner *t)
+{
+	struct tuner_facts facts = t->facts;
+
+	if (t->connected != NULL && !facts.several)
+		facts.agreed.paired = connected_asked(t->connected);
+	return facts;
+}
+
 /* put_off makes what may run so dear that it runs only if nothing else may. A cost of NCCL's is never
  * made one below 0: 2.31 takes the least cost, and does not look whether it is one. */
 static void put_off(float *costs, int protocols)
@@ -147,6 +168,7 @@ nccl_result tuner_costs(void *ctx, int func, size_t bytes, int ops, float **cost
 {
 	static const int collnet[] = { NCCL_ALGO_COLLNET_DIRECT, NCCL_ALGO_COLLNET_CHAIN, NCCL_ALGO_NVLS };
 	const struct tuner *t = ctx;
+	struct tuner_facts facts;
 	float *table = (float *)costs, *cost;
 	bool may;
 
@@ -156,9 +178,10 @@ nccl_result tuner_costs(void *ctx, int func, size_t bytes, int ops, float **cost
 		return NCCL_SUCCESS;
 	cost = &table[NCCL_ALGO_COLLNET_DIRECT * protocols + NCCL_PROTO_SIMPLE];
 	may = t->alone || (t->facts.agreed.alike && *cost >= 0);
-	if (may && tuner_wins(&t->facts, func, bytes, registered != 0))
+	facts = asked(t);
+	if (may && tuner_wins(&facts, func, bytes, registered != 0))
 		*cost = 0;
-	else if (!may || tuner_loses(&t->facts, func, bytes, registered != 0))
+	else if (!may || tuner_loses(&facts, func, bytes, registered != 0))
 		for (size_t i = 0; i < sizeof(collnet) / sizeof(collnet[0]); i++)
 			if (collnet[i] < algorithms)
 				put_off(&table[collnet[i] * protocols], protocols);
@@ -212,8 +235,12 @@ static nccl_result tuner_choose_v2(void *ctx, int func, size_t bytes, int collne
 	const struct tuner *t = ctx;
 
 	(void)nvls, (void)ops, (void)channels;
-	if (collnet && algorithm != NULL && protocol != NULL && to_hand(t, func) && t->alone &&
-		tuner_wins(&t->facts, func, bytes, false)) {
+	struct tuner_facts facts;
+
+	if (!collnet || algorithm == NULL || protocol == NULL || !to_hand(t, func) || !t->alone)
+		return NCCL_SUCCESS;
+	facts = asked(t);
+	if (tuner_wins(&facts, func, bytes, false)) {
 		*algorithm = NCCL_ALGO_COLLNET_DIRECT;
 		*protocol = NCCL_PROTO_SIMPLE;
 	}
@@ -224,9 +251,9 @@ EXPORT const struct tuner_v2 ncclTunerPlugin_v2 = {
 	.name = PLUGIN_NAME, .init = tuner_init_v4, .getCollInfo = tuner_choose_v2, .destroy = tuner_destroy,
 };
 
-/* v1: NCCL 2.20. It has no context, so the tuner cannot tell communicators apart. All ranks answer alike, from
- * NCCL's arguments of each call and from the agreement of the first communicator with CollNet. A communicator
- * with another agreement, or with several GPUs a node, ends that: all choices are NCCL's from then on. */
+/* v1: NCCL 2.20. It has no context, so the tuner cannot tell communicators apart, nor pairs from others. All ranks
+ * answer alike, from NCCL's arguments of each call and from the agreement of the first communicator with CollNet. A
+ * communicator with another agreement, or with several GPUs a node, ends that: all choices are NCCL's from then on. */
 static struct tuner of_v1;
 static enum { NONE, ONE, MIXED } known_v1;
 
@@ -242,6 +269,7 @@ static nccl_result tuner_init_v1(size_t ranks, size_t nodes, nccl_logger log)
 	} else if (t->connected != NULL && known_v1 == NONE) {
 		of_v1 = *t;
 		of_v1.connected = NULL;
+		of_v1.facts.agreed.paired = true;
 		__atomic_store_n(&known_v1, ONE, __ATOMIC_RELEASE);
 	} else if (t->connected != NULL && (t->facts.agreed.switched != of_v1.facts.agreed.switched ||
 			t->facts.agreed.multicast != of_v1.facts.agreed.multicast || t->facts.nodes != of_v1.facts.nodes)) {

@@ -1,7 +1,8 @@
 /* Which operations CollNet is to have: docs/decisions/0036. NCCL hands an operation over as
  * windows in the order of ranks' slots, few at once. While a rank has none of its windows in flight one
  * direction of its link idles, so an operation that is not in flight as a whole takes N/(N-1) of the time
- * of NCCL's rings, and a Reduce-Scatter without a switch more than twice that.
+ * of NCCL's rings, and a Reduce-Scatter without a switch more than twice that. What idles serves an operation of the
+ * other kind, which NCCL runs beside it only on another communicator.
  *
  * Where multicast does not reach all ranks, Allgathers go round a ring here, too, and there is nothing to
  * gain by either.
@@ -10,7 +11,7 @@
 #include "plugin.h"
 
 enum need {
-	SWITCH,     /* a switch answers */
+	SWITCH,     /* a switch answers, and the communicator is one of a pair */
 	REGISTERED, /* the user has registered the buffers, and NCCL hands over them whole */
 	WHOLE,      /* all windows of the operation are in flight at once */
 	PAIRS,      /* that, on two nodes of several GPUs: between two there is nothing for a switch to sum */
@@ -41,15 +42,15 @@ static bool wide(const struct tuner_facts *f, enum need need)
 	return f->nodes >= LEAST_NODES || (f->several && (need == WHOLE || need == PAIRS));
 }
 
-/* An Allreduce, which NCCL takes to CollNet by its own costs, is cut into windows of both kinds. Up to so
- * many bytes it is as fast there as over rings, or faster, where nothing of that is there. */
+/* An Allreduce, which NCCL takes to CollNet by its own costs, is cut into windows of both kinds: with a switch it needs
+ * no pair. Up to so many bytes it is as fast there as over rings, or faster, where nothing of that is there. */
 static const size_t allreduce_most = 256 << 10;
 
 static bool holds(const struct tuner_facts *f, enum need need, size_t bytes, bool registered)
 {
 	switch (need) {
 	case SWITCH:
-		return f->agreed.switched;
+		return f->agreed.switched && f->agreed.paired;
 	case REGISTERED:
 		return f->agreed.direct && registered;
 	case WHOLE:
@@ -85,8 +86,15 @@ bool tuner_loses(const struct tuner_facts *f, int func, size_t bytes, bool regis
 	if (func == NCCL_ALLREDUCE && !f->agreed.multicast)
 		return true;
 	if (func == NCCL_ALLREDUCE)
-		return bytes > allreduce_most && !holds(f, SWITCH, bytes, registered) && !holds(f, REGISTERED, bytes, registered);
+		return bytes > allreduce_most && !f->agreed.switched && !holds(f, REGISTERED, bytes, registered);
 	return (func == NCCL_ALLGATHER || func == NCCL_REDUCE_SCATTER) && !tuner_wins(f, func, bytes, registered);
+}
+
+/* tuner_in_flight returns up to how many bytes CollNet is taken, where that is only for what is in flight as a whole;
+ * 0: for all from tuner_from on. */
+size_t tuner_in_flight(const struct tuner_facts *f, int func)
+{
+	return tuner_from(f, func) > 0 && !tuner_wins(f, func, SIZE_MAX, false) ? f->inflight : 0;
 }
 
 /* tuner_from returns from how many bytes on CollNet is taken where buffers are not registered; 0: never. */
@@ -111,8 +119,9 @@ static void say(const struct tuner_facts *f, const struct rule *r)
 
 	switch (r->need) {
 	case SWITCH:
-		INFO("tuner: %ss of %zu bytes or more in total go through CollNet where a switch answers: %s", name, r->from,
-			f->agreed.switched ? "it does" : "none does");
+		INFO("tuner: %ss of %zu bytes or more in total go through CollNet where a switch answers (%s) and another "
+			"communicator of the same ranks has CollNet (%s)", name, r->from, f->agreed.switched ? "it does" : "none does",
+			f->agreed.paired ? "one has" : "none has yet");
 		break;
 	case REGISTERED:
 		INFO("tuner: %ss of %zu bytes or more in total go through CollNet where buffers are registered: %s", name, r->from,

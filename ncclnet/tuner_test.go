@@ -17,11 +17,11 @@ func TestTunerRule(t *testing.T) {
 		change(&f)
 		return f
 	}
-	switched := with(func(f *tunertest.Facts) { f.Switched = true })
+	switched := with(func(f *tunertest.Facts) { f.Switched, f.Paired = true, true })
 	direct := with(func(f *tunertest.Facts) { f.Direct = true })
 	whole := with(func(f *tunertest.Facts) { f.Chunks, f.InFlight = true, 16<<20 })
 	pair := with(func(f *tunertest.Facts) {
-		f.Nodes, f.Chunks, f.InFlight, f.Switched, f.Direct = 2, true, 16<<20, true, true
+		f.Nodes, f.Chunks, f.InFlight, f.Switched, f.Paired, f.Direct = 2, true, 16<<20, true, true, true
 	})
 	pairs := pair
 	pairs.Several = true
@@ -35,9 +35,12 @@ func TestTunerRule(t *testing.T) {
 	}{
 		{"nothing", table, large, true, false, false},
 		{"a switch", switched, large, false, true, true},
-		{"a switch, no multicast", with(func(f *tunertest.Facts) { f.Switched, f.Unicast = true, true }), large, true, false,
+		{"a switch, but nothing beside it", with(func(f *tunertest.Facts) { f.Switched = true }), large, false, false, false},
+		{"a pair without a switch", with(func(f *tunertest.Facts) { f.Paired = true }), large, false, false, false},
+		{"a switch, no multicast",
+			with(func(f *tunertest.Facts) { f.Switched, f.Paired, f.Unicast = true, true, true }), large, true, false, false},
+		{"two nodes", with(func(f *tunertest.Facts) { f.Nodes, f.Switched, f.Paired = 2, true, true }), large, false, false,
 			false},
-		{"two nodes", with(func(f *tunertest.Facts) { f.Nodes, f.Switched = 2, true }), large, false, false, false},
 		{"a switch, small", switched, small, false, false, false},
 		{"registered", direct, large, true, true, true},
 		{"not registered", direct, large, false, false, false},
@@ -70,6 +73,6 @@ func TestAllreduceRule(t *testing.T) {
 	require.True(t, tunertest.Facts{}.AllreduceLoses(large, false))
 	require.True(t, tunertest.Facts{}.AllreduceLoses(large, true), "NCCL stages what is registered")
 	require.False(t, tunertest.Facts{Direct: true}.AllreduceLoses(large, true))
-	require.False(t, tunertest.Facts{Switched: true}.AllreduceLoses(large, false))
+	require.False(t, tunertest.Facts{Switched: true}.AllreduceLoses(large, false), "it needs no pair")
 	require.True(t, tunertest.Facts{Switched: true, Unicast: true}.AllreduceLoses(small, false))
 }

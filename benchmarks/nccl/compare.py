@@ -1,11 +1,12 @@
 """NCCL over the plugin beside NCCL over its own Socket: Allgather, Reduce-Scatter, both at once.
 
 Ways run by turns, so that a slow minute of the machine hits all of them; figures are medians over
-the rounds. "socket" is NCCL's Ring over its Socket; "plugin" has the plugin and nothing else set;
-"collnet" has CollNet on, where the tuner chooses; "direct" is CollNet for everything; "switch" has
-a switch; "in-flight" has a switch as well, and NCCL's buffers hold all windows of an operation;
-"registered" and "switch-registered" have registered buffers as well. With --per-host several ranks
-share a host and its link, each with a CollNet connection of its own; --count counts bytes at links.
+the rounds. Each collective alone has one communicator, as in a job without overlap; both at once have
+two. "socket" is NCCL's Ring over its Socket; "plugin" has the plugin and nothing else set; "collnet" has
+CollNet on, where the tuner chooses; "direct" is CollNet for everything; "switch" has a switch;
+"in-flight" has a switch as well, and NCCL's buffers hold all windows of an operation; "registered" and
+"switch-registered" have registered buffers as well. With --per-host several ranks share a host and its
+link, each with a CollNet connection of its own; --count counts bytes at links.
 
 On a testbed of this machine it takes the rig (NCCL_RIG=DIR: rigdriver and its libnccl.so.2), on
 GPUs nccl-tests (NCCL_TESTS=DIR) and a launcher; both at once is the rig's alone.

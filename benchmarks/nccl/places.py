@@ -122,7 +122,7 @@ class Testbed:
     name = "testbed"
 
     def __init__(self, rig: Path | None, beside: bool = False, per_host: int = 1) -> None:
-        self.rig, self.beside, self.per_host, self.bed = rig, beside, per_host, ""
+        self.rig, self.beside, self.per_host, self.bed, self.ranks = rig, beside, per_host, "", 0
 
     def missing(self) -> str | None:
         """Return in one line what this machine lacks, or None."""
@@ -143,7 +143,7 @@ class Testbed:
     @contextmanager
     def hosts(self, count: int, rate: str) -> Iterator[None]:
         """Build a testbed for a while."""
-        self.bed = f"nccl-{os.getpid()}"
+        self.bed, self.ranks = f"nccl-{os.getpid()}", count * self.per_host
         up = [str(LAB), "testbed", "up", "--name", self.bed, "--hosts", str(count)]
         up += ["--rate", rate] if rate != "unlimited" else []
         try:
@@ -153,15 +153,15 @@ class Testbed:
             subprocess.run([str(LAB), "testbed", "down", "--name", self.bed], env=clean(), check=True)
 
     def measure(self, way: Way, sizes: list[int], iters: int, limit: float) -> Measured:
-        """Run one way once, at all sizes. Raises Failed."""
+        """Run one way once, at all sizes: each collective on one communicator, both on two. Raises Failed."""
         measured = Measured()
         for first, last, factor in stretches(sizes):
-            words = ["-A", "-b", str(first), "-e", str(last), "-f", f"{factor:g}"]
-            words += ["-i", str(iters), "-w", "1"]
-            done = self.drive(way, words, limit)
-            measured.times |= read_rig(done.text)
-            measured.logs += done.logs
-            measured.command = done.command
+            for what, each in (["-c", "ag,rs", "-t", "f32", "-m", "out"], self.ranks), (["-A"], 1):
+                words = [*what, "-b", str(first * each), "-e", str(last * each), "-f", f"{factor:g}"]
+                done = self.drive(way, [*words, "-i", str(iters), "-w", "1"], limit)
+                measured.times |= read_both(done.text) if each == 1 else read_alone(done.text, each)
+                measured.logs += done.logs
+                measured.command = done.command
         return measured
 
     def count(self, way: Way, collective: str, size: int, ranks: int, limit: float) -> Measured:
@@ -178,7 +178,7 @@ class Testbed:
             done = self.drive(way, words, limit)
             runs.append([now - then for now, then in zip(self.counters(), before, strict=True)])
         each = [(many - few) / more for few, many in zip(*runs, strict=True)]
-        times = {(collective, size): read_one(done.text)}
+        times = {(collective, size): next(iter(read_alone(done.text).values()))}
         return Measured(times, done.logs, done.command, max(each[::2]), max(each[1::2]), 1 + more)
 
     def counters(self) -> list[int]:
@@ -276,32 +276,28 @@ def command(words: list[str], way: Way) -> str:
     return " ".join([*sets, *kept]) + (" (through mcast switch)" if way.switch else "")
 
 
-def read_rig(text: str) -> dict[tuple[str, int], float]:
-    """Read the table of `rigdriver -A`: milliseconds of each collective alone and of both."""
-    times: dict[tuple[str, int], float] = {}
-    for line in text.splitlines():
-        words = line.split()
-        if line.startswith("#") or len(words) != 8 or not words[0].isdigit():
-            continue
-        if int(words[7]) != 0:
-            raise Failed(f"{words[7]} bytes are wrong at {words[0]} a rank")
-        for collective, ms in zip(COLLECTIVES, words[1:4], strict=True):
-            times[collective, int(words[0])] = float(ms) * 1e3
-    if not times:
+def results(text: str) -> list[list[str]]:
+    """Return the words of the rig's lines of results. Raises Failed."""
+    lines = [line.split() for line in text.splitlines() if not line.startswith("#")]
+    lines = [words for words in lines if len(words) == 8 and words[0].isdigit()]
+    if not lines:
         raise Failed(f"no line of results in {text[-500:]!r}")
-    return times
-
-
-def read_one(text: str) -> float:
-    """Read the line of one collective of `rigdriver -c`: microseconds."""
-    for line in text.splitlines():
-        words = line.split()
-        if line.startswith("#") or len(words) != 8 or not words[0].isdigit():
-            continue
+    for words in lines:
         if int(words[7]) != 0:
-            raise Failed(f"{words[7]} elements are wrong of {words[1]}")
-        return float(words[4])
-    raise Failed(f"no line of results in {text[-500:]!r}")
+            raise Failed(f"{words[7]} bytes are wrong: {' '.join(words)}")
+    return lines
+
+
+def read_both(text: str) -> dict[tuple[str, int], float]:
+    """Read the table of `rigdriver -A`: microseconds of both collectives at once."""
+    return {("both", int(words[0])): float(words[3]) * 1e3 for words in results(text)}
+
+
+def read_alone(text: str, ranks: int = 1) -> dict[tuple[str, int], float]:
+    """Read the table of `rigdriver -c`: microseconds by collective and bytes a rank."""
+    return {
+        (words[1].replace("_", ""), int(words[0]) // ranks): float(words[4]) for words in results(text)
+    }
 
 
 def read_tests(text: str) -> dict[int, float]:

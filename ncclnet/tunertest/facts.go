@@ -7,15 +7,16 @@ import "C"
 
 // Facts are the facts that the tuner decides by: struct tuner_facts of plugin.h.
 type Facts struct {
-	Switched, Unicast, Direct, Chunks, Several bool
-	Nodes, InFlight                            int
-	Allgather, ReduceScatter                   int // settings
+	Switched, Paired, Unicast, Direct, Chunks, Several bool
+	Nodes, InFlight                                    int
+	Allgather, ReduceScatter                           int // settings
 }
 
 // of returns the same facts for C.
 func (f Facts) of() *C.struct_tuner_facts {
 	c := C.struct_tuner_facts{nodes: C.size_t(f.Nodes), chunks: C.bool(f.Chunks), inflight: C.size_t(f.InFlight)}
 	c.several = C.bool(f.Several)
+	c.agreed.paired = C.bool(f.Paired)
 	c.agreed.switched, c.agreed.multicast, c.agreed.direct = C.bool(f.Switched), C.bool(!f.Unicast), C.bool(f.Direct)
 	c.from[C.NCCL_ALLGATHER], c.from[C.NCCL_REDUCE_SCATTER] = C.longlong(f.Allgather), C.longlong(f.ReduceScatter)
 	return &c

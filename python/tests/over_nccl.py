@@ -5,6 +5,7 @@ Each prints a line, RESULT and a JSON object.
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
@@ -167,6 +168,27 @@ def beside(case: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def phases(case: dict[str, Any]) -> dict[str, Any]:
+    """Return how many windows CollNet had of a forward and of a backward, where the tuner chooses."""
+    unset()
+    dist.init_process_group("cpu:gloo,cuda:nccl", device_id=DEVICE)
+    mesh = dist.device_mesh.init_device_mesh("cuda", (SIZE,))
+    model: Any = nn.Sequential(nn.Linear(case["width"], case["width"])).cuda()
+    fully_shard(model[0], mesh=mesh)
+    fully_shard(model, mesh=mesh)
+    handle = torch_mcast.fsdp.enable(model)
+    assert handle.groups is not None, handle.why_serial
+    counts = [handed()]
+    for _ in range(2):
+        loss = model(torch.ones(2, case["width"], device=DEVICE)).sum()
+        torch.cuda.synchronize()
+        counts.append(handed())
+        loss.backward()
+        torch.cuda.synchronize()
+        counts.append(handed())
+    return {"steps": [(b[0] - a[0], b[1] - a[1]) for a, b in itertools.pairwise(counts)]}
+
+
 def handed() -> tuple[int, int]:
     """Return how many windows of each collective NCCL has handed to CollNet, over all communicators."""
     all_of = [windows(c) for c in torch_mcast.nccl.communicators()]
@@ -265,6 +287,7 @@ TASKS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     "refusal": refusal,
     "lists": lists,
     "missing": missing,
+    "phases": phases,
     "death": death,
 }
 
@@ -274,7 +297,7 @@ def main() -> None:
     torch.cuda.set_device(DEVICE)
     result = TASKS[sys.argv[1]](json.loads(sys.argv[2]))
     print("RESULT", json.dumps({"rank": RANK} | result), flush=True)
-    if sys.argv[1] in ("training", "beside", "refusal", "missing"):
+    if sys.argv[1] in ("training", "beside", "refusal", "missing", "phases"):
         dist.barrier()
         dist.destroy_process_group()
     sys.stdout.flush()

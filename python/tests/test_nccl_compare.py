@@ -61,6 +61,14 @@ vm:1:1 [0] NCCL INFO Using network ${{FAKE_NETWORK:-$NCCL_NET}}
 vm:1:1 [0] NCCL INFO AllGather: 1048576 Bytes -> Algo $algo proto SIMPLE channel{{Lo..Hi}}={{0..1}}
 EOF
 case "$*" in
+*" -c ag,rs "*)
+    cat <<EOF
+     4194304     all_gather   f32   out     100000.0     1.000     1.000        0
+    16777216     all_gather   f32   out     400500.0     1.000     1.000        0
+     4194304 reduce_scatter   f32   out     200000.0     1.000     1.000        0
+    16777216 reduce_scatter   f32   out     800000.0     1.000     1.000        0
+EOF
+    ;;
 *" -c "*)
     while [ "$1" != -i ]; do shift; done
     echo $(($(cat {tmp_path}/sent) + $2 * 9000000)) >{tmp_path}/sent
@@ -96,7 +104,7 @@ def test_rows_and_table(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert str(site) not in output.read_text(), "the rows name no place of this machine"
     calls = (site / "calls").read_text().splitlines()
     runs = [line.split(" -- ")[0] for line in calls if line.startswith("testbed run")]
-    assert ["--switch" in line for line in runs] == [False, True, False, True], "by turns"
+    assert ["--switch" in line for line in runs] == [False, False, True, True] * 2, "by turns"
     assert calls[1].endswith("--hosts 4 --rate 500mbit")
     assert calls[-1].startswith("testbed down")
     text = capsys.readouterr().out
@@ -186,9 +194,9 @@ def test_gpus(site: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
 
 def test_wrong_results_are_no_results() -> None:
     with pytest.raises(places.Failed, match="7 bytes are wrong"):
-        places.read_rig(RIG.replace("0.83        0", "0.83        7"))
+        places.read_both(RIG.replace("0.83        0", "0.83        7"))
     with pytest.raises(places.Failed, match="no line of results"):
-        places.read_rig("0 passed, 0 failed")
+        places.read_both("0 passed, 0 failed")
     with pytest.raises(places.Failed, match="3 elements are wrong"):
         places.read_tests(TESTS.replace("25.50      0", "25.50      3"))
     with pytest.raises(places.Failed, match="no line of results"):

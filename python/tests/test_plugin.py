@@ -6,8 +6,14 @@ Every case is a fresh process (host.host).
 from __future__ import annotations
 
 import os
+import sys
+from pathlib import Path
 
 import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks" / "fsdp"))
+
+import node
 
 from .host import host
 
@@ -333,7 +339,7 @@ else:
     )
 
 
-# collnet(): two ranks of this process, connected and confirmed as NCCL does it, and their tuners of v4.
+# collnet(): ranks of this process, connected and confirmed as NCCL does it, and their tuners of v4.
 COLLNET = """
 import json
 
@@ -353,28 +359,37 @@ def communicators():
     assert len(buf.value) + 1 == length.value
     return json.loads(buf.value)
 
-def collnet():
-    c, tuner = coll(), Tuner()
-    thresholds = {"MCAST_TUNER_ALLGATHER": "4096", "MCAST_TUNER_REDUCE_SCATTER": "0"}
-    assert c.begin(MCAST_FABRIC="shm", MCAST_IFACE="lo", **thresholds) == 0
-    listeners = [c.listening(0) for _ in range(2)]
-    assert [result for result, _, _ in listeners] == [0, 0]
-    handles = (pointer * 2)(*(address(handle) for _, handle, _ in listeners))
-    comms, contexts = [pointer(), pointer()], [None, None]
+def collnet(ranks=2, made=None, **settings):
+    # Connect so many ranks; made: the table and the tuner of older ones.
+    c, tuner = made or (coll(), Tuner())
+    settings = settings or {"MCAST_TUNER_ALLGATHER": "4096", "MCAST_TUNER_REDUCE_SCATTER": "0"}
+    if made is None:
+        assert c.begin(MCAST_FABRIC="shm", MCAST_IFACE="lo", **settings) == 0
+    listeners = [c.listening(0) for _ in range(ranks)]
+    assert [result for result, _, _ in listeners] == [0] * ranks
+    handles = (pointer * ranks)(*(address(handle) for _, handle, _ in listeners))
+    comms, contexts = [pointer() for _ in range(ranks)], [None] * ranks
 
     def rank(n):
-        assert c.connect(handles, 2, n, listeners[n][2], ctypes.byref(comms[n])) == 0
+        assert c.connect(handles, ranks, n, listeners[n][2], ctypes.byref(comms[n])) == 0
         supported = ctypes.c_int()
         assert c.reduceSupport(7, 0, ctypes.byref(supported)) == 0 and supported.value
-        contexts[n] = tuner.make(2, 2)
+        contexts[n] = tuner.make(ranks, ranks)
 
-    threads = [threading.Thread(target=rank, args=(n,)) for n in range(2)]
+    threads = [threading.Thread(target=rank, args=(n,)) for n in range(ranks)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert all(contexts)
+    assert all(contexts), logged
     return c, tuner, comms, contexts
+
+def ending(c, comms):
+    closing = [threading.Thread(target=c.closeColl, args=(comm,)) for comm in comms]
+    for thread in closing:
+        thread.start()
+    for thread in closing:
+        thread.join()
 """
 
 
@@ -423,11 +438,7 @@ for n in range(2):
 windows = [(x["allgather_windows"], x["reduce_scatter_windows"]) for x in communicators()]
 assert windows == [(1, 0), (1, 0), (0, 0)]
 
-closing = [threading.Thread(target=c.closeColl, args=(comm,)) for comm in comms]
-for thread in closing:
-    thread.start()
-for thread in closing:
-    thread.join()
+ending(c, comms)
 assert [(x["collnet"], "closed" in x["why"]) for x in communicators()[:2]] == [(False, True)] * 2
 child = os.fork()
 if child == 0:
@@ -440,3 +451,59 @@ for context in [split, *contexts]:
 assert communicators() == []
 """
     )
+
+
+# takes(): whether the tuner has CollNet take an operation of 64 MiB (func 2: Allgather, 3: Reduce-Scatter).
+PAIRS = """
+def takes(tuner, context, func=2):
+    table = (ctypes.c_float * (7 * 3))(*[50.0] * 21)
+    channels = ctypes.c_int()
+    assert tuner.costs(context, func, size_t(64 << 20), 1, table, 7, 3, 0, ctypes.byref(channels)) == 0
+    return table[2 * 3 + 2] == 0
+
+size_t = ctypes.c_size_t
+auto = {"MCAST_TUNER_ALLGATHER": "auto", "MCAST_TUNER_REDUCE_SCATTER": "auto", "MCAST_SWITCH": SWITCH}
+c, tuner, comms, contexts = collnet(3, **auto)
+assert [takes(tuner, x, func) for x in contexts for func in (2, 3)] == [False] * 6, "alone it loses"
+assert [(x["paired"], x["allgather_from"]) for x in communicators()] == [(False, 0)] * 3
+"""
+
+
+def test_a_switch_counts_once_two_communicators_have_collnet() -> None:
+    with node.node() as address:
+        host(
+            f"SWITCH = {address!r}\n"
+            + TABLES
+            + COLLNET
+            + PAIRS
+            + """
+_, _, beside, second = collnet(3, (c, tuner))
+assert [takes(tuner, x, func) for x in contexts + second for func in (2, 3)] == [True] * 12
+for one in communicators():
+    assert (one["paired"], one["allgather_from"], one["reduce_scatter_from"]) == (True, 8 << 20, 8 << 20), one
+    assert (one["allgather_alone_from"], one["allgather_alone_to"]) == (0, 0), one
+ending(c, comms + beside)
+for context in contexts + second:
+    assert tuner.destroy(context) == 0
+assert communicators() == []
+"""
+        )
+
+
+def test_ranks_that_do_not_agree_since_when_there_are_two_go_on_as_before() -> None:
+    with node.node() as address:
+        host(
+            f"SWITCH = {address!r}\n"
+            + TABLES
+            + COLLNET
+            + PAIRS
+            + """
+assert not takes(tuner, contexts[1])  # an operation that the others have not begun yet
+_, _, beside, second = collnet(3, (c, tuner))
+assert [takes(tuner, x, func) for x in contexts + second for func in (2, 3)] == [False] * 12
+assert not any(one["paired"] for one in communicators())
+ending(c, comms + beside)
+for context in contexts + second:
+    assert tuner.destroy(context) == 0
+"""
+        )

@@ -17,11 +17,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
 import torch.distributed as dist
+from torch import nn
 from torch._C._distributed_c10d import TCPStore
 from torch.distributed.fsdp import FSDPModule
 
@@ -90,20 +91,59 @@ def communicator(**changes: Any) -> nccl.Communicator:
             {"collnet": False, "why": "there is one node"},
             "there is one node",
         ),
-        ("allgather", {"id": 7}, "asked the plugin's tuner: NCCL does not load the plugin"),
-        ("allgather", {"ranks": 3}, "NCCL has not asked the plugin's tuner"),
+        ("allgather", None, "asked the plugin's tuner: NCCL does not load the plugin"),
     ],
 )
 def test_why_a_communicator_does_not_go_through_collnet(
-    monkeypatch: pytest.MonkeyPatch, kind: nccl.Kind, after: dict[str, Any], says: str
+    monkeypatch: pytest.MonkeyPatch, kind: nccl.Kind, after: dict[str, Any] | None, says: str
 ) -> None:
     for name in ("NCCL_NET_PLUGIN", "NCCL_NET", "NCCL_COLLNET_ENABLE"):
         monkeypatch.delenv(name, raising=False)
-    if not after.keys() & {"id", "ranks"}:  # the tuner was asked, so there is a plugin
+    if after is not None:  # the tuner was asked, so there is a plugin
         monkeypatch.setenv("NCCL_NET_PLUGIN", "mcast")
-    before = [communicator(id=7, collnet=False, why="older")]
-    why = nccl._why_not(kind, before, [*before, communicator(**after)], 4)
+    why = nccl._why_not(kind, [] if after is None else [communicator(**after)])
     assert (says in why) if says else why == ""
+
+
+class OneGroup:
+    """A process group as far as Handle._gathers_over looks at it."""
+
+
+@pytest.mark.parametrize(
+    ("alone", "nbytes", "over"),
+    [
+        ((0, 0), 1 << 30, "FSDP's"),
+        ((8, 16), 7, "FSDP's"),
+        ((8, 16), 8, "CollNet's"),
+        ((8, 16), 16, "CollNet's"),
+        ((8, 16), 17, "FSDP's"),
+        ((8, 0), 1 << 40, "CollNet's"),
+    ],
+)
+def test_a_forward_gathers_over_what_is_faster_alone(
+    monkeypatch: pytest.MonkeyPatch, alone: tuple[int, int], nbytes: int, over: str
+) -> None:
+    own, ours = cast(Any, OneGroup()), cast(Any, OneGroup())
+    monkeypatch.setattr(dist, "get_process_group_ranks", lambda group: [0, 1, 2])
+    handle = fsdp.Handle(nn.Linear(1, 1), "auto", nccl.Groups(ours, ours))
+    assert handle._gathers_over(own, nbytes) is ours, "groups of the user's own"
+    handle._collnet = communicator(allgather_alone_from=alone[0], allgather_alone_to=alone[1])
+    assert handle._gathers_over(own, nbytes) is (own if over == "FSDP's" else ours)
+    assert handle._gathers_over(ours, nbytes) is ours, "FSDP shards over the group that was made"
+    in_backward: list[Any] = []
+
+    class Look(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx: Any, grad: torch.Tensor) -> torch.Tensor:
+            in_backward.append(handle._gathers_over(own, nbytes))
+            return grad
+
+    Look.apply(torch.ones(1, requires_grad=True)).sum().backward()
+    assert in_backward == [ours], "a Reduce-Scatter runs beside it"
 
 
 PLUGIN = {"NCCL_NET_PLUGIN": "mcast"}
@@ -351,6 +391,18 @@ def test_only_fsdps_communicators_have_collnet_and_both_work_at_once(tmp_path: P
     assert re.search(rf"AllReduce: {count * 4} Bytes -> Algo (RING|TREE) ", log), log[-5000:]
     assert re.search(r"AllGather: \d+ Bytes -> Algo COLLNET_DIRECT ", log)
     assert re.search(r"ReduceScatter: \d+ Bytes -> Algo COLLNET_DIRECT ", log)
+
+
+@needs_rig
+def test_a_forward_gathers_over_fsdps_own_group_where_a_ring_is_faster(tmp_path: Path) -> None:
+    auto = {"MCAST_TUNER_ALLGATHER": "auto", "MCAST_TUNER_REDUCE_SCATTER": "auto"}
+    with switch(True) as address, Run(tmp_path, 3, "phases", {"width": 2100}, **auto, **address) as run:
+        results = run.results()
+    for result in results:
+        forward, backward, *_ = result["steps"]
+        assert forward == [0, 0], result  # nothing runs beside it
+        assert min(backward) > 8, result
+        assert result["steps"] == [forward, backward] * 2, result
 
 
 @needs_rig

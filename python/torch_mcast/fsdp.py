@@ -88,6 +88,7 @@ class Handle:
         self.why_serial = why_serial
         self._defer = defer
         self._pending: list[Reduction] = []
+        self._collnet: nccl.Communicator | None = None  # Allgathers alone go over FSDP's own where that is faster
         self._setup: Callable[[], Setup]  # what explain() needs to know of the model
         self._drains_after = -1  # the backward (graph task) that will call drain() at its end
         self.interference = Meter(model, self.timeline)
@@ -147,10 +148,21 @@ class Handle:
             )
         return chosen
 
+    def _gathers_over(self, group: dist.ProcessGroup, nbytes: int) -> dist.ProcessGroup:
+        """Return the group for an Allgather: in a forward no Reduce-Scatter runs beside it."""
+        chosen = self._group_for("allgather", group)
+        forward = torch._C._current_graph_task_id() < 0
+        if forward and self._collnet is not None and not self._collnet.gathers_alone(nbytes):
+            return group
+        return chosen
+
     def _note_group(
         self, kind: nccl.Kind, group: dist.ProcessGroup, shard: torch.Tensor, op: Any = None
     ) -> dist.ProcessGroup:
-        chosen = self._group_for(kind, group)
+        if kind == "allgather":
+            chosen = self._gathers_over(group, shard.nbytes * group.size())
+        else:
+            chosen = self._group_for(kind, group)
         self.interference.note(Collective(kind, shard.numel(), shard.dtype, chosen, op))
         return chosen
 
@@ -407,6 +419,8 @@ def enable(
         for part in parts:  # a wrong group is named before anything is changed
             handle._group_for("allgather", part._all_gather_process_group)
             handle._group_for("reduce_scatter", part._reduce_scatter_process_group)
+        if all(nccl.is_nccl(part._all_gather_process_group) for part in parts):
+            handle._collnet = nccl.of(handle.groups.allgather)
     if handle.why_serial and dist.get_rank() == 0:
         _log.warning("FSDP's Allgathers and Reduce-Scatters run one after another: %s", handle.why_serial)
     for name, part in named:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import timedelta
 from pathlib import Path
@@ -29,6 +29,8 @@ Kind = Literal["allgather", "reduce_scatter"]
 _NAMES: dict[Kind, str] = {"allgather": "Allgather", "reduce_scatter": "Reduce-Scatter"}
 _TEXT_BYTES = 512  # of what a rank tells the others
 _NETWORK = "mcast"  # the plugin's name for its network, with any device
+_Key = tuple[Path, int]
+_made_here: dict[str, set[_Key]] = {}  # communicators by the name of their group
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,10 @@ class Communicator:
         allgather_from: bytes, of all ranks together, from which Allgathers go through CollNet; 0:
             none does.
         reduce_scatter_from: the same of Reduce-Scatters.
+        paired: whether another communicator of the same ranks has CollNet: with a switch that decides.
+        allgather_alone_from: bytes, of all ranks together, from which CollNet is the faster for an Allgather
+            that no Reduce-Scatter runs beside; 0: for none.
+        allgather_alone_to: up to how many; 0: no bound.
         allgather_windows: pieces of Allgathers that NCCL has handed to CollNet so far.
         reduce_scatter_windows: the same of Reduce-Scatters.
     """
@@ -59,6 +65,14 @@ class Communicator:
     reduce_scatter_from: int
     allgather_windows: int
     reduce_scatter_windows: int
+    paired: bool = False
+    allgather_alone_from: int = 0
+    allgather_alone_to: int = 0
+
+    def gathers_alone(self, nbytes: int) -> bool:
+        """Say whether CollNet is the faster for an Allgather of so many bytes with nothing beside it."""
+        least, most = self.allgather_alone_from, self.allgather_alone_to
+        return 0 < least <= nbytes <= (most or nbytes)
 
 
 class Groups(NamedTuple):
@@ -88,6 +102,14 @@ def communicators() -> list[Communicator]:
         for path in _lib.mapped()
         for one in json.loads(_lib.Library(path).communicators())
     ]
+
+
+def _key(c: Communicator) -> _Key:
+    return c.library, c.id
+
+
+def _listed(keys: Collection[_Key]) -> list[Communicator]:
+    return [c for c in communicators() if _key(c) in keys]
 
 
 def groups(
@@ -132,9 +154,9 @@ def _make(ranks: Iterable[int], channels: int | None, timeout: timedelta | None)
         return None, reason
     members = sorted(ranks)
     made: list[dist.ProcessGroup] = []
-    reasons: list[str] = []
+    new: list[set[_Key]] = []
     for kind in _NAMES:
-        before = communicators()
+        before = set(map(_key, communicators()))
         group: Any = dist.new_group(
             members,
             timeout=timeout,
@@ -150,7 +172,10 @@ def _make(ranks: Iterable[int], channels: int | None, timeout: timedelta | None)
             # Every rank comes here: where NCCL gives one up the others lose their connection to it.
             _destroy(made)
             return None, f"NCCL has made no communicator: {_last_line(e)}"
-        reasons.append(_why_not(kind, before, communicators(), len(members)))
+        new.append({_key(c) for c in communicators() if c.ranks == len(members)} - before)
+        _made_here[group.group_name] = new[-1]
+    # What the tuner decides for the first depends on the second one.
+    reasons = [_why_not(kind, _listed(keys)) for kind, keys in zip(_NAMES, new, strict=True)]
     if reason := _common("; ".join(dict.fromkeys(filter(None, reasons))), made[0]):
         _destroy(made)
         return None, reason
@@ -159,6 +184,7 @@ def _make(ranks: Iterable[int], channels: int | None, timeout: timedelta | None)
 
 def _destroy(made: Iterable[dist.ProcessGroup]) -> None:
     for group in made:
+        _made_here.pop(group.group_name, None)
         dist.destroy_process_group(group)
 
 
@@ -199,10 +225,13 @@ def _asks_for_collnet() -> bool:
     return hasattr(dist.ProcessGroupNCCL.Options().config, "collnet_enable")
 
 
-def _why_not(kind: Kind, before: Iterable[Communicator], after: Iterable[Communicator], ranks: int) -> str:
-    """Return why the communicator of so many ranks made in between does not go through CollNet, or ""."""
-    known = {(c.library, c.id) for c in before}
-    new = [c for c in after if (c.library, c.id) not in known and c.ranks == ranks]
+def of(group: dist.ProcessGroup) -> Communicator | None:
+    """Return the communicator of a group that groups() or enable() made, or None."""
+    return next(iter(_listed(_made_here.get(group.group_name, set()))), None)
+
+
+def _why_not(kind: Kind, new: Collection[Communicator]) -> str:
+    """Return why a group's new communicator does not go through CollNet, or ""."""
     if not new:
         cause = _lacking(os.environ) or "NCCL_TUNER_PLUGIN names another, or NCCL_DEBUG=INFO says why"
         return f"NCCL has not asked the plugin's tuner: {cause}"

@@ -362,7 +362,7 @@ func TestSwitch(t *testing.T) {
 	s.vars["MCAST_SWITCH"], s.vars["MCAST_TUNER_REDUCE_SCATTER"] = address, "auto"
 	r := s.run()
 	require.Contains(t, r.Findings[len(r.Findings)-1].Says, address+" answers")
-	require.Contains(t, r.Collectives[1].Why, "with the switch")
+	require.Contains(t, r.Collectives[1].Why, "with the switch, on two communicators of the same ranks")
 	require.NoError(t, ln.Close())
 	s.opts.Environ = nil
 	r = s.run()

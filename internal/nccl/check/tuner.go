@@ -14,7 +14,7 @@ import (
 type need int
 
 const (
-	aSwitch    need = iota // a switch answers
+	aSwitch    need = iota // a switch answers; with one GPU a node, on two communicators of the same ranks
 	registered             // NCCL gives the user's buffers to the plugin as they are
 	whole                  // all of an operation's windows are in flight at once
 	pairs                  // that, on two nodes of several GPUs
@@ -61,14 +61,19 @@ func (c *checker) collectives(ctx context.Context) {
 	if c.Topology.Nodes < leastNodes {
 		has[aSwitch], has[registered], has[whole] = false, false, has[whole] && several
 	}
+	switched := "from %d bytes in total, with the switch, on two communicators of the same ranks"
+	if several {
+		switched = "from %d bytes in total, with the switch"
+	}
 	c.Collectives = []Collective{
-		collective(allgather, "MCAST_TUNER_ALLGATHER", s.TunerAllgather, has),
-		collective(reduceScatter, "MCAST_TUNER_REDUCE_SCATTER", s.TunerReduceScatter, has),
+		collective(allgather, "MCAST_TUNER_ALLGATHER", s.TunerAllgather, has, switched),
+		collective(reduceScatter, "MCAST_TUNER_REDUCE_SCATTER", s.TunerReduceScatter, has, switched),
 	}
 }
 
-// collective says whether one goes through CollNet. from is as set, below 0: as the rules say.
-func collective(name, variable string, from int, has map[need]bool) Collective {
+// collective says whether one goes through CollNet. from is as set, below 0: as the rules say. switched says from
+// which size with a switch.
+func collective(name, variable string, from int, has map[need]bool, switched string) Collective {
 	switch {
 	case from == 0:
 		return Collective{Name: name, Why: variable + "=0: never by CollNet"}
@@ -83,7 +88,7 @@ func collective(name, variable string, from int, has map[need]bool) Collective {
 			continue
 		}
 		why := map[need]string{
-			aSwitch:    "from %d bytes in total, with the switch",
+			aSwitch:    switched,
 			registered: "from %d bytes in total, where buffers are registered with NCCL",
 			pairs: "from %d bytes in total to as many as NCCL has in flight at once: two nodes of several GPUs need no " +
 				"switch",
