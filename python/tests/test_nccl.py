@@ -145,13 +145,17 @@ def test_a_plugin_without_tables_is_seen(version: str, tmp_path: Path) -> None:
 def test_check_says_what_nccl_looks_for(version: str) -> None:
     command = [ROOT / "bin" / "mcast", "nccl", "check", "--json", f"--nccl={binary(version)}"]
     settings = {"LD_LIBRARY_PATH": str(_lib.find().parent), "NCCL_NET_PLUGIN": "mcast", "HOME": "/nonexistent"}
-    done = subprocess.run(
-        command, env=settings, capture_output=True, text=True, timeout=LIMIT_S, check=False
-    )
+    done = subprocess.run(command, env=settings, capture_output=True, text=True, timeout=LIMIT_S, check=False)
     report = json.loads(done.stdout)
     assert report["nccl"]["version"] == version
     assert report["nccl"]["looks_for"] == LOOKS_FOR[version]
     assert report["meet"] == MEETS_ON[version]
+
+
+@pytest.mark.more
+def test_what_rccl_would_look_for_is_the_same_file() -> None:
+    # RCCL makes librccl-net-NAME.so of NCCL_NET_PLUGIN=NAME (src/plugin/plugin_open.cc). A copy would be loaded twice.
+    assert (ROOT / "lib" / "librccl-net-mcast.so").samefile(ROOT / "lib" / "libnccl-net-mcast.so")
 
 
 @pytest.mark.parametrize("kind", ["Net", "CollNet"])
