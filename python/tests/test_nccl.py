@@ -143,7 +143,7 @@ def test_a_plugin_without_tables_is_seen(version: str, tmp_path: Path) -> None:
 @pytest.mark.more
 @pytest.mark.parametrize("version", LOOKS_FOR)
 def test_check_says_what_nccl_looks_for(version: str) -> None:
-    command = [ROOT / "bin" / "mcast", "nccl", "check", "--json", f"--nccl={binary(version)}"]
+    command = [str(ROOT / "bin" / "mcast"), "nccl", "check", "--json", f"--nccl={binary(version)}"]
     settings = {"LD_LIBRARY_PATH": str(_lib.find().parent), "NCCL_NET_PLUGIN": "mcast", "HOME": "/nonexistent"}
     done = subprocess.run(command, env=settings, capture_output=True, text=True, timeout=LIMIT_S, check=False)
     report = json.loads(done.stdout)

@@ -58,7 +58,9 @@ func TestNCCL(t *testing.T) {
 func TestPlugin(t *testing.T) {
 	path := nccltest.Plugin{
 		Name: "mcast", Devices: []string{"eth0", "eth1"}, Paths: []string{"/sys/a", "/sys/b"}, CollNet: 1,
-		Tables: []string{"ncclNetPlugin_v9", "ncclNetPlugin_v11", "ncclTunerPlugin_v10", "ncclProfiler_v5", "notncclNetPlugin_v3"},
+		Tables: []string{
+			"ncclNetPlugin_v9", "ncclNetPlugin_v11", "ncclTunerPlugin_v10", "ncclProfiler_v5", "notncclNetPlugin_v3",
+		},
 	}.Library(t, filepath.Join(t.TempDir(), "libnccl-net-x.so"))
 	found := loader().Load(t.Context(), path)
 	require.Equal(t, Library{
