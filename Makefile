@@ -42,12 +42,13 @@ help: ## say what there is
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 COMMIT = -X github.com/torch-mcast/torch-mcast/internal/version.commit=$$(git describe --always --dirty 2>/dev/null)
-build: toolchain ## bin/mcast, bin/mcast-lab, lib/libnccl-net-mcast.so, lib/mcast.h
+build: toolchain ## bin/mcast, bin/mcast-lab, lib/libnccl-net-mcast.so (RCCL would look for the link beside it), lib/mcast.h
 	go build -trimpath -ldflags "$(COMMIT)" -o $(OUT)/bin/ ./cmd/mcast ./cmd/mcast-lab
 	@[ ! $(OUT)/lib/libnccl-net-mcast.so -ot ncclnet/exports.map ] || rm -f $(OUT)/lib/libnccl-net-mcast.so # go does not watch the map
 	go build -trimpath -buildmode=c-shared -ldflags "$(COMMIT) '-extldflags=-Wl,--version-script=$(CURDIR)/ncclnet/exports.map'" \
 		-o $(OUT)/lib/libnccl-net-mcast.so ./ncclnet
 	rm -f $(OUT)/lib/libnccl-net-mcast.h
+	ln -sf libnccl-net-mcast.so $(OUT)/lib/librccl-net-mcast.so
 	cp ncclnet/mcast.h $(OUT)/lib/
 
 build-arm64: ## the same for arm64, in build/arm64 (Debian: gcc-aarch64-linux-gnu, libc6-dev-arm64-cross)

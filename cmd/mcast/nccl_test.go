@@ -17,15 +17,16 @@ var wellSet = []string{"NCCL_NET_PLUGIN=mcast", "NCCL_NET=mcast", "NCCL_COLLNET_
 // The command as people and programs see it: its status says whether NCCL will use the plugin.
 func TestNCCLCheck(t *testing.T) {
 	dir, host := t.TempDir(), nccltest.NewHost(t)
-	nccl := nccltest.NCCL(t, dir, 23007, "ncclNetPlugin_v8", "ncclCollNetPlugin_v8", "ncclTunerPlugin_v6")
+	nccl := nccltest.NCCL(t, dir, 23203, "ncclNetPlugin_v8", "ncclCollNetPlugin_v8", "ncclTunerPlugin_v6",
+		"ncclProfiler_v5", "ncclProfiler_v7")
 	nccltest.Plugin{
-		Name: "mcast", Devices: []string{"eth0"}, CollNet: 1, Tables: []string{"ncclTunerPlugin_v6"},
+		Name: "mcast", Devices: []string{"eth0"}, CollNet: 1, Tables: []string{"ncclTunerPlugin_v6", "ncclProfiler_v5"},
 	}.Library(t, filepath.Join(dir, "libnccl-net-mcast.so"))
 	vars := append([]string{"HOME=" + host.Root, "LD_LIBRARY_PATH=" + dir}, wellSet...)
 
 	cmd, out, stderr := mcast(t, vars, "nccl", "check", "--nccl="+nccl, "--root="+host.Root)
 	require.NoError(t, cmd.Run(), "%s%s", out, stderr)
-	require.Contains(t, out.String(), "they meet on net v8, CollNet v8, tuner v6\n")
+	require.Contains(t, out.String(), "they meet on net v8, CollNet v8, tuner v6, profiler v5\n")
 	require.Contains(t, out.String(), "NCCL will use it: ")
 
 	cmd, out, _ = mcast(t, vars, "nccl", "check", "--nccl="+nccl, "--root="+host.Root, "--nodes=1", "--json")

@@ -26,6 +26,18 @@ ROOT = Path(__file__).resolve().parents[2]
 ABIS = sorted(int(path.stem.removeprefix("abi_v")) for path in (ROOT / "conformance").glob("abi_v*.c"))
 assert ABIS, "no conformance/abi_vN.c"
 VERSIONS = {"2.20.5": 22005, "2.21.5": 22105}
+OLD = [5, 6, 7, 8]
+NEW = [*range(6, 13)]
+LOOKS_FOR = {
+    "2.20.5": {"net": OLD, "collnet": OLD, "tuner": [1], "profiler": None},
+    "2.21.5": {"net": OLD, "collnet": OLD, "tuner": [2], "profiler": None},
+    "2.32.3": {"net": NEW, "collnet": NEW, "tuner": [*range(2, 7)], "profiler": [*range(1, 8)]},
+}
+MEETS_ON = {
+    "2.20.5": {"net": 8, "collnet": 8, "tuner": 1, "profiler": 0},
+    "2.21.5": {"net": 8, "collnet": 8, "tuner": 2, "profiler": 0},
+    "2.32.3": {"net": 12, "collnet": 12, "tuner": 6, "profiler": 5},
+}
 ABI = 8  # the newest of both
 
 # Runs in a process of its own: loads argv[1] and prints what ncclGetUniqueId says.
@@ -52,9 +64,16 @@ class Seen:
     bound: list[tuple[str, str]]  # library, symbol
 
 
-def nccl(version: str, plugin: str, folder: Path, scratch: Path) -> Seen:
+def binary(version: str) -> Path:
     library = ROOT / ".tools" / "nccl" / version / "libnccl.so.2"
+    if version not in VERSIONS and not library.is_file():
+        pytest.skip(f"{library} is missing: scripts/nccl newest fetches it")
     assert library.is_file(), f"{library} is missing: run `make nccl`"
+    return library
+
+
+def nccl(version: str, plugin: str, folder: Path, scratch: Path) -> Seen:
+    library = binary(version)
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("NCCL_", "LD_"))}
     environment |= {
         "LD_LIBRARY_PATH": str(folder),
@@ -119,6 +138,24 @@ def test_a_plugin_without_tables_is_seen(version: str, tmp_path: Path) -> None:
     seen = nccl(version, "bare", tmp_path, tmp_path)
     assert seen.bound == []
     assert any("Failed to find ncclNetPlugin_v8 symbol" in line for line in complaints(seen.log))
+
+
+@pytest.mark.more
+@pytest.mark.parametrize("version", LOOKS_FOR)
+def test_check_says_what_nccl_looks_for(version: str) -> None:
+    command = [str(ROOT / "bin" / "mcast"), "nccl", "check", "--json", f"--nccl={binary(version)}"]
+    settings = {"LD_LIBRARY_PATH": str(_lib.find().parent), "NCCL_NET_PLUGIN": "mcast", "HOME": "/nonexistent"}
+    done = subprocess.run(command, env=settings, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+    report = json.loads(done.stdout)
+    assert report["nccl"]["version"] == version
+    assert report["nccl"]["looks_for"] == LOOKS_FOR[version]
+    assert report["meet"] == MEETS_ON[version]
+
+
+@pytest.mark.more
+def test_what_rccl_would_look_for_is_the_same_file() -> None:
+    # RCCL makes librccl-net-NAME.so of NCCL_NET_PLUGIN=NAME (src/plugin/plugin_open.cc). A copy would be loaded twice.
+    assert (ROOT / "lib" / "librccl-net-mcast.so").samefile(ROOT / "lib" / "libnccl-net-mcast.so")
 
 
 @pytest.mark.parametrize("kind", ["Net", "CollNet"])

@@ -216,7 +216,7 @@ func (c *checker) meet() {
 		return
 	}
 	m := &Meeting{probe.Meet(p.Exports.Net, n.Wants.Net), probe.Meet(p.Exports.CollNet, n.Wants.CollNet),
-		probe.Meet(p.Exports.Tuner, n.Wants.Tuner)}
+		probe.Meet(p.Exports.Tuner, n.Wants.Tuner), probe.Meet(p.Exports.Profiler, n.Wants.Profiler)}
 	c.Meet = m
 	switch {
 	case m.Net == 0:
@@ -224,7 +224,11 @@ func (c *checker) meet() {
 	case m.CollNet == 0 || m.Tuner == 0:
 		c.note(Finding{}, "they meet on net v%d; of CollNet or tuner they have no version in common", m.Net)
 	default:
-		c.good("they meet on net v%d, CollNet v%d, tuner v%d", m.Net, m.CollNet, m.Tuner)
+		profiler := "no profiler"
+		if m.Profiler > 0 {
+			profiler = fmt.Sprintf("profiler v%d", m.Profiler)
+		}
+		c.good("they meet on net v%d, CollNet v%d, tuner v%d, %s", m.Net, m.CollNet, m.Tuner, profiler)
 	}
 }
 

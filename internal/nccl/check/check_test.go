@@ -41,7 +41,7 @@ type site struct {
 }
 
 var (
-	tables = []string{"ncclNetPlugin_v12", "ncclCollNetPlugin_v12", "ncclTunerPlugin_v6"}
+	tables = []string{"ncclNetPlugin_v12", "ncclCollNetPlugin_v12", "ncclTunerPlugin_v6", "ncclProfiler_v5"}
 	ours   = nccltest.Plugin{Name: "mcast", Devices: []string{"eth0", "eth0.1"}, CollNet: 2, Tables: tables}
 )
 
@@ -98,7 +98,7 @@ func TestAllIsWell(t *testing.T) {
 	require.Empty(t, r.Set)
 	require.Equal(t, "Allgather and Reduce-Scatter by CollNet", r.Reason)
 	require.Equal(t, "2.30.7", r.NCCL.Name)
-	require.Equal(t, &Meeting{12, 12, 6}, r.Meet)
+	require.Equal(t, &Meeting{12, 12, 6, 5}, r.Meet)
 	require.Equal(t, filepath.Join(s.lib, pluginFile), r.Plugin.Path)
 	require.Equal(t, "by LD_LIBRARY_PATH", r.Plugin.Where)
 	require.Equal(t, 4<<20, r.Collectives[0].From)
@@ -331,9 +331,13 @@ func TestVersions(t *testing.T) {
 	require.Equal(t, []string{"NCCL_NET_PLUGIN_REF_COUNT=1"}, r.Set)
 	require.True(t, r.Used, "one communicator works")
 
-	s = newSite(t, ours, 23100)
-	s.opts.GPUs, s.opts.NVSwitch = 2, "no"
-	require.True(t, s.run().Used, "2.31 asks for no NVSwitch")
+	for _, version := range []int{23102, 23203} {
+		s = newSite(t, ours, version)
+		s.opts.GPUs, s.opts.NVSwitch = 2, "no"
+		r = s.run()
+		require.True(t, r.Used, "from 2.31 on NCCL asks for no NVSwitch")
+		require.Empty(t, r.Set, "and it keeps the plugin's name")
+	}
 
 	none := nccltest.Plugin{Name: "mcast", Devices: []string{"eth0"}, CollNet: 1}
 	s = newSite(t, none, 0)

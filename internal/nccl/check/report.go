@@ -45,9 +45,10 @@ type Plugin struct {
 
 // Meeting is the newest version of each table that both have; 0: none.
 type Meeting struct {
-	Net     int `json:"net"`
-	CollNet int `json:"collnet"`
-	Tuner   int `json:"tuner"`
+	Net      int `json:"net"`
+	CollNet  int `json:"collnet"`
+	Tuner    int `json:"tuner"`
+	Profiler int `json:"profiler"`
 }
 
 // Collective is whether an operation goes through CollNet.

@@ -42,12 +42,12 @@ func TestVersion(t *testing.T) {
 func TestNCCL(t *testing.T) {
 	dir := t.TempDir()
 	path := nccltest.NCCL(t, dir, 23007, "ncclNetPlugin_v12", "ncclNetPlugin_v9", "ncclCollNetPlugin_v11",
-		"no ncclTunerPlugin_v4 symbol")
+		"no ncclTunerPlugin_v4 symbol", "ncclProfiler_v7")
 	found := loader().Load(t.Context(), path)
 	require.Equal(t, Library{Path: path, NCCL: 23007}, found)
 	wants, err := Wanted(path)
 	require.NoError(t, err)
-	require.Equal(t, Tables{Net: []int{9, 12}, CollNet: []int{11}, Tuner: []int{4}}, wants)
+	require.Equal(t, Tables{Net: []int{9, 12}, CollNet: []int{11}, Tuner: []int{4}, Profiler: []int{7}}, wants)
 
 	byName := loader("LD_LIBRARY_PATH="+dir).Load(t.Context(), "libnccl.so.2")
 	require.Equal(t, path, byName.Path, "the loader's search is the one that counts")
@@ -58,7 +58,9 @@ func TestNCCL(t *testing.T) {
 func TestPlugin(t *testing.T) {
 	path := nccltest.Plugin{
 		Name: "mcast", Devices: []string{"eth0", "eth1"}, Paths: []string{"/sys/a", "/sys/b"}, CollNet: 1,
-		Tables: []string{"ncclNetPlugin_v9", "ncclNetPlugin_v11", "ncclTunerPlugin_v10", "notncclNetPlugin_v3"},
+		Tables: []string{
+			"ncclNetPlugin_v9", "ncclNetPlugin_v11", "ncclTunerPlugin_v10", "ncclProfiler_v5", "notncclNetPlugin_v3",
+		},
 	}.Library(t, filepath.Join(t.TempDir(), "libnccl-net-x.so"))
 	found := loader().Load(t.Context(), path)
 	require.Equal(t, Library{
@@ -68,8 +70,9 @@ func TestPlugin(t *testing.T) {
 	}, found)
 	has, err := Exported(path)
 	require.NoError(t, err)
-	require.Equal(t, Tables{Net: []int{8, 9, 11}, CollNet: []int{8}, Tuner: []int{10}}, has)
-	require.Equal(t, "net v8 to v9, v11, CollNet v8, tuner v10", has.String())
+	require.Equal(t, Tables{Net: []int{8, 9, 11}, CollNet: []int{8}, Tuner: []int{10}, Profiler: []int{5}}, has)
+	require.Equal(t, "net v8 to v9, v11, CollNet v8, tuner v10, profiler v5", has.String())
+	require.Contains(t, Tables{Net: []int{8}}.String(), "tuner none, profiler none")
 	require.Equal(t, 11, Meet(has.Net, []int{7, 8, 11, 12}))
 	require.Zero(t, Meet(has.Net, []int{12}))
 }

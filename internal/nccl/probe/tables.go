@@ -13,15 +13,18 @@ import (
 // Tables are the versions of the tables that a plugin has, or that an NCCL looks for, in ascending
 // order.
 type Tables struct {
-	Net     []int `json:"net"`
-	CollNet []int `json:"collnet"`
-	Tuner   []int `json:"tuner"`
+	Net      []int `json:"net"`
+	CollNet  []int `json:"collnet"`
+	Tuner    []int `json:"tuner"`
+	Profiler []int `json:"profiler"`
 }
 
-var table = regexp.MustCompile(`nccl(Net|CollNet|Tuner)Plugin_v(\d+)`)
+var table = regexp.MustCompile(`nccl(NetPlugin|CollNetPlugin|TunerPlugin|Profiler)_v(\d+)`)
 
 func (t *Tables) add(match []string) {
-	list := map[string]*[]int{"Net": &t.Net, "CollNet": &t.CollNet, "Tuner": &t.Tuner}[match[1]]
+	list := map[string]*[]int{
+		"NetPlugin": &t.Net, "CollNetPlugin": &t.CollNet, "TunerPlugin": &t.Tuner, "Profiler": &t.Profiler,
+	}[match[1]]
 	version, err := strconv.Atoi(match[2])
 	if err == nil && !slices.Contains(*list, version) {
 		*list = append(*list, version)
@@ -85,9 +88,10 @@ func Meet(plugin, nccl []int) int {
 	return newest
 }
 
-// String writes them as in "net v8 to v12, CollNet v8 to v12, tuner v1, v4".
+// String writes them as in "net v8 to v12, CollNet v8 to v12, tuner v1, v4, profiler none".
 func (t Tables) String() string {
-	return fmt.Sprintf("net %s, CollNet %s, tuner %s", versions(t.Net), versions(t.CollNet), versions(t.Tuner))
+	return fmt.Sprintf("net %s, CollNet %s, tuner %s, profiler %s",
+		versions(t.Net), versions(t.CollNet), versions(t.Tuner), versions(t.Profiler))
 }
 
 func versions(list []int) string {
