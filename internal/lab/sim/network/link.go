@@ -159,7 +159,7 @@ func (n *Network) Counters() []Counter {
 // switch its busiest port.
 func (n *Network) Backlog(node, rail int) Time {
 	if !n.tree.Switch(node) {
-		return Time(n.load(n.tree.Up(node, rail)) / 1000)
+		return Time((n.unsent(node) + n.load(n.tree.Up(node, rail))) / 1000)
 	}
 	most := int64(0)
 	first, downs := n.tree.Downlinks(node)
