@@ -12,25 +12,31 @@ type CPU struct {
 	SwitchPerByte float64
 	// Cores is how many cores all hosts and switches share. 0: each has one of its own.
 	Cores int
+	// Turn is the longest that a node which has nothing to do waits for its turn, when a packet comes or
+	// is to leave: other threads want the cores, too. It is half of that in the mean.
+	Turn Time
 }
 
 // cores are moments at which cores will have done all that they were given, in ps.
 type cores struct {
-	free []int64 // by core
-	last []int64 // by node: when its last packet so far will be through
-	out  []int64 // by node: when the last that it sends will be
+	free   []int64 // by core
+	last   []int64 // by node: when its last packet so far will be through
+	out    []int64 // by node: when the last that it sends will be
+	unsent []int64 // by node: bytes on the wire of what it sends, and its core is not through with
 }
 
 // furnishCores gives hosts and switches their cores, if packets cost any.
 func (n *Network) furnishCores() {
-	if c := n.CPU; c.Cost == 0 && c.PerByte == 0 && c.SwitchCost == 0 && c.SwitchPerByte == 0 {
+	if c := n.CPU; c.Turn == 0 && c.Cost == 0 && c.PerByte == 0 && c.SwitchCost == 0 && c.SwitchPerByte == 0 {
 		return
 	}
 	count := n.CPU.Cores
 	if count == 0 {
 		count = n.tree.Nodes
 	}
-	n.cores = &cores{make([]int64, count), make([]int64, n.tree.Nodes), make([]int64, n.tree.Nodes)}
+	n.byLand = true // a core takes packets as they come
+	nodes := n.tree.Nodes
+	n.cores = &cores{make([]int64, count), make([]int64, nodes), make([]int64, nodes), make([]int64, nodes)}
 }
 
 // compute gives a node's core a packet that is there at a moment. It returns when the packet is
@@ -56,7 +62,11 @@ func (n *Network) compute(p *Packet, node int, at int64) int64 {
 	}
 	work := ps(cost)*int64(p.Count) + int64(float64(p.Bytes)*perByte*1000)
 	c.free[core] = max(c.free[core], at) + work
-	c.last[node] = max(c.last[node], c.free[core])
+	turn := int64(0)
+	if n.CPU.Turn > 0 && c.last[node] <= at {
+		turn = n.rng.Int64N(ps(n.CPU.Turn))
+	}
+	c.last[node] = max(c.last[node], c.free[core]+turn)
 	return c.last[node]
 }
 
@@ -67,30 +77,37 @@ func (n *Network) leaves(p *Packet) {
 		return
 	}
 	done := n.compute(p, int(p.From), ps(n.now))
+	if done <= ps(n.now) {
+		n.start(p)
+		return
+	}
 	n.cores.out[p.From] = done
+	n.cores.unsent[p.From] += int64(p.wire)
 	n.push(done, event{kind: begin, port: p.From}, p)
 }
 
 // begin is leaves, later.
 func (n *Network) begin(p *Packet) {
+	n.cores.unsent[p.From] -= int64(p.wire)
 	if !n.stale(p) && !n.state[p.From].dead {
 		n.start(p)
 	}
 }
 
-// unsent returns for how long a node's core is busy with what is to be sent, in ps.
-func (n *Network) unsent(node int) int64 {
+// behind returns for how long a host has to send, in ps: its port has a load, and behind it comes
+// what its core is not through with.
+func (n *Network) behind(host, port int, load int64) int64 {
 	if n.cores == nil {
-		return 0
+		return load
 	}
-	return max(0, n.cores.out[node]-ps(n.now))
+	return max(n.cores.out[host]-ps(n.now), load+n.links[port].time(n.cores.unsent[host]))
 }
 
 func (c *CPU) check() error {
 	for _, x := range []struct {
 		name string
 		time Time
-	}{{"CPU.Cost", c.Cost}, {"CPU.SwitchCost", c.SwitchCost}} {
+	}{{"CPU.Cost", c.Cost}, {"CPU.SwitchCost", c.SwitchCost}, {"CPU.Turn", c.Turn}} {
 		if err := within(x.name, x.time); err != nil {
 			return err
 		}

@@ -30,11 +30,42 @@ func TestCoreBeforeLink(t *testing.T) {
 	send(n, Packet{From: 0, To: 1, Bytes: 4096})
 	send(n, Packet{From: 0, To: 1, Bytes: 4096})
 	require.Equal(t, Time(10_000), n.Backlog(0, 0))
+	require.True(t, n.Step())
+	require.GreaterOrEqual(t, n.Backlog(0, 0), Time(5_000))
 	run(t, n)
 	require.Zero(t, n.Backlog(0, 0))
 	require.Len(t, all[1].got, 2)
 	// One core has four packets to handle: two that leave, and two that come.
 	require.Equal(t, Time(20_000), all[1].got[1].at)
+}
+
+// A host that has nothing to do waits for its turn, and then takes all that has come meanwhile.
+func TestTurns(t *testing.T) {
+	const turn = 1_000_000
+	n, all := build(t, Config{Tree: fattree.Config{Hosts: 2}, Gbps: 100, CPU: CPU{Cost: 10, Turn: turn}})
+	for range 100 {
+		send(n, Packet{From: 0, To: 1, Bytes: 1000})
+	}
+	run(t, n)
+	require.Len(t, all[1].got, 100)
+	require.LessOrEqual(t, all[1].got[99].at, Time(2*turn+100_000))
+	require.Greater(t, all[1].got[99].at, Time(10_000))
+}
+
+// A core takes packets as they come: what is still on its way keeps nothing waiting.
+func TestCoreTakesWhatIsThere(t *testing.T) {
+	n, all := build(t, Config{Tree: fattree.Config{Hosts: 3}, Gbps: 1, CPU: CPU{Cost: 1000}})
+	for range 10 { // which wait in the switch's queue
+		send(n, Packet{From: 0, To: 1, Bytes: 4096})
+		send(n, Packet{From: 2, To: 1, Bytes: 4096})
+	}
+	for n.Now() < 100_000 && n.Step() {
+	}
+	began := n.Now()
+	send(n, Packet{From: 1, To: 0, Bytes: 4096})
+	require.Less(t, n.Backlog(1, 0), Time(40_000))
+	run(t, n)
+	require.Less(t, all[0].got[0].at-began, Time(100_000))
 }
 
 // Cores that all hosts share have the work of all: half as many take twice as long.
@@ -96,7 +127,7 @@ func TestCoresWithoutCost(t *testing.T) {
 }
 
 func TestCPUErrors(t *testing.T) {
-	for _, cpu := range []CPU{{Cost: -1}, {SwitchCost: MaxTime + 1}, {PerByte: -1}, {SwitchPerByte: 1e7}, {Cores: -1}} {
+	for _, cpu := range []CPU{{Cost: -1}, {SwitchCost: MaxTime + 1}, {PerByte: -1}, {SwitchPerByte: 1e7}, {Cores: -1}, {Turn: -1}} {
 		_, err := New(Config{Tree: fattree.Config{Hosts: 2}, Gbps: 1, CPU: cpu}, 1)
 		require.ErrorContains(t, err, "CPU.")
 	}
