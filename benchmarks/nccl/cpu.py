@@ -17,6 +17,7 @@ import shutil
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections import Counter
 from pathlib import Path
@@ -110,11 +111,12 @@ class Watched(Testbed):
 
     def launch(self, words: list[str], env: dict[str, str], limit: float) -> str:
         """Run the ranks under perf and keep what they have taken between the rig's first line and its last."""
-        data = Path(f"/tmp/mcast-{self.bed}.perf")
+        data = Path(tempfile.gettempdir()) / f"mcast-{self.bed}.perf"
         perf = ["perf", "record", "-q", "-k", "CLOCK_MONOTONIC", "-e", "cpu-clock", "-F", str(HERTZ), "-g"]
         assert self.rig is not None
         program, text, begin, end = self.rig / "rigdriver", "", 0.0, 0.0
-        with subprocess.Popen([*perf, "-o", str(data), "--", *words], env=env, stdout=subprocess.PIPE, text=True) as ranks:
+        words = [*perf, "-o", str(data), "--", *words]
+        with subprocess.Popen(words, env=env, stdout=subprocess.PIPE, text=True) as ranks:
             assert ranks.stdout is not None
             for line in ranks.stdout:
                 text += line
@@ -171,7 +173,8 @@ def account(place: Watched, hosts: int, rate: str, args: argparse.Namespace) -> 
 
 def main() -> int:
     """Measure, write the rows, print a table."""
-    parser = argparse.ArgumentParser("cpu.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser("cpu.py", description=__doc__, formatter_class=raw)
     parser.add_argument("--hosts", type=int, nargs="+", default=[4, 8], help="of a testbed (default: 4 8)")
     parser.add_argument("--rate", nargs="+", default=["100mbit"], help="of its links (default: 100mbit)")
     parser.add_argument("--bytes", type=size, default=4 << 20, help="a rank (default: 4M)")

@@ -127,7 +127,9 @@ func TestCoresWithoutCost(t *testing.T) {
 }
 
 func TestCPUErrors(t *testing.T) {
-	for _, cpu := range []CPU{{Cost: -1}, {SwitchCost: MaxTime + 1}, {PerByte: -1}, {SwitchPerByte: 1e7}, {Cores: -1}, {Turn: -1}} {
+	for _, cpu := range []CPU{
+		{Cost: -1}, {SwitchCost: MaxTime + 1}, {PerByte: -1}, {SwitchPerByte: 1e7}, {Cores: -1}, {Turn: -1},
+	} {
 		_, err := New(Config{Tree: fattree.Config{Hosts: 2}, Gbps: 1, CPU: cpu}, 1)
 		require.ErrorContains(t, err, "CPU.")
 	}
