@@ -21,6 +21,7 @@ type simCommand struct {
 	Allgather simAllgather `cmd:"" help:"An Allgather of our protocol or of a baseline over a fat tree."`
 	Broadcast simBroadcast `cmd:"" help:"A Broadcast of our protocol or of a baseline over a fat tree."`
 	Overlap   simOverlap   `cmd:"" help:"An Allgather and a Reduce-Scatter alone and together: rings, and ours with in-network reduction."`
+	Windows   simWindows   `cmd:"" help:"An Allgather and a Reduce-Scatter at once in windows, as NCCL hands them to the plugin, beside its rings; what bytes cost cores, which hosts may share."`
 	Nodes     simNodes     `cmd:"" help:"Count the traffic of a host's link that several ranks share: Allgather, Reduce-Scatter and both at once, by nodes, by flat ranks and by rings."`
 	Figures   simFigures   `cmd:"" help:"Make the papers' figures: plots, numbers, and what the papers say beside what came out."`
 	Soak      soakCommand  `cmd:"" help:"Run random scenarios on bad networks, shrink what fails, and replay it."`

@@ -71,6 +71,9 @@ func TestSimErrors(t *testing.T) {
 		{[]string{"broadcast", "--bytes", "1K,2K", "--trace", "x.json"}, []string{"--trace", "one size"}},
 		{[]string{"broadcast", "--algorithm", "chain", "--trace", "x.json"}, []string{"--trace", "mcast"}},
 		{[]string{"overlap", "--iters", "2"}, []string{"--iters"}},
+		{[]string{"windows", "--hosts", "1"}, []string{"--hosts=1", "at least 2"}},
+		{[]string{"windows", "--cores=-1"}, []string{"--cores=-1", "at least 0"}},
+		{[]string{"windows", "--cpu=-1"}, []string{"PerByte is -1"}},
 		{[]string{"nodes", "--hosts", "1"}, []string{"--hosts=1", "at least 2"}},
 		{[]string{"nodes", "--bytes", "100"}, []string{"--bytes=100", "multiple of 64"}},
 		{[]string{"nodes", "--way", "mesh"}, []string{"--way=mesh", "not known"}},
@@ -86,6 +89,8 @@ func TestSimErrors(t *testing.T) {
 			err = s.Broadcast.Run()
 		case c.args[0] == "overlap":
 			err = s.Overlap.Run()
+		case c.args[0] == "windows":
+			err = s.Windows.Run()
 		case c.args[0] == "nodes":
 			err = s.Nodes.Run()
 		default:
@@ -97,6 +102,22 @@ func TestSimErrors(t *testing.T) {
 	}
 	_, err := parseSim(t, "allgather", "--chunk", "3x")
 	require.ErrorContains(t, err, "want bytes, such as 4096")
+}
+
+// More to do for a core takes longer, and is never faster than links allow.
+func TestSimWindows(t *testing.T) {
+	times := map[string]float64{}
+	for _, cpu := range []string{"0", "200"} {
+		s, err := parseSim(t, "windows", "--bytes", "64K", "--windows", "4", "--cpu", cpu, "--cores", "2", "--json")
+		require.NoError(t, err)
+		o, err := s.Windows.outcome()
+		require.NoError(t, err)
+		require.LessOrEqual(t, o.S, o.Law)
+		times[cpu] = o.Both
+	}
+	require.Greater(t, times["200"], 2*times["0"])
+	// 2 P^2 N bytes on two cores
+	require.GreaterOrEqual(t, times["200"], 1e-6*2*16*64*1024*200/2)
 }
 
 // The printed values are the effective ones: core has no more chains than ranks, nor

@@ -12,6 +12,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks" / "nccl"))
 
 import compare
+import cpu
 import places
 
 pytestmark = pytest.mark.more
@@ -214,3 +215,20 @@ def test_wrong_options() -> None:
         with pytest.raises(SystemExit) as e:
             compare.options(words.split())
         assert e.value.code == 2
+
+
+def test_parts_of_the_cpu() -> None:
+    kernel, nccl = "[kernel.kallsyms]", "/rig/libnccl.so.2"
+    for process, frames, what in [
+        ("rigdriver", [("net_rx_action", kernel), ("handle_softirqs", kernel), ("memcpy", "libc")], "network stack"),
+        ("mcast", [("net_rx_action", kernel), ("handle_softirqs", kernel)], "network stack"),
+        ("mcast", [("__x64_sys_recvmmsg", kernel)], "switch"),
+        ("rigdriver", [("skb_copy", kernel), ("__sys_sendmsg", kernel)], "system calls on sockets"),
+        ("rigdriver", [("schedule", kernel), ("__x64_sys_sched_yield", kernel)], cpu.WAITING),
+        ("rigdriver", [("ncclProxyProgress", nccl)], cpu.WAITING),
+        ("rigdriver", [("Prims::op", nccl)], "copies and sums"),
+        ("rigdriver", [("engine.Work", "/lib/libnccl-net-mcast.so")], "plugin"),
+        ("rigdriver", [("__memset", "libc.so.6"), ("child", "/rig/rigdriver")], cpu.CHECKS),
+        ("rigdriver", [("asm_exc_page_fault", kernel), ("child", "/rig/rigdriver")], cpu.FAULTS),
+    ]:
+        assert cpu.part(process, frames) == what, frames

@@ -62,6 +62,9 @@ func (c *Config) check(t *fattree.Tree) error {
 			return err
 		}
 	}
+	if err := c.CPU.check(); err != nil {
+		return err
+	}
 	return c.Faults.check(t)
 }
 

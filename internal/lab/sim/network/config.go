@@ -42,6 +42,7 @@ type Config struct {
 	Cost        Time
 	CostPerByte float64
 	Depth       int
+	CPU         CPU `json:",omitzero"`
 	// Adaptive says that switches send unicast packets up by the port with the shortest queue, so that
 	// they overtake each other. Multicast packets do not: as in InfiniBand's multicast forwarding
 	// tables a tree fixes its links, one of each bundle, however long the queue there is. Multicast

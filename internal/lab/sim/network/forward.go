@@ -15,8 +15,8 @@ func (n *Network) arrive(p *Packet, q int, lag int64) {
 		return
 	}
 	if node == int(p.To) {
-		if lag > 0 {
-			n.push(ps(n.now)+lag, event{kind: deliver, port: int32(q), n: 1, tag: n.takes()}, p)
+		if done := max(ps(n.now)+lag, n.compute(p, node, ps(n.now))); done > ps(n.now) {
+			n.push(done, event{kind: deliver, port: int32(q), n: 1, tag: n.takes()}, p)
 			return
 		}
 		n.deliver(p, q)

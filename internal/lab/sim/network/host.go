@@ -98,6 +98,7 @@ func (n *Network) work(p *Packet, to int, head, tail int64) (done int64, ok bool
 	start := max(head, w.free)
 	// A train is taken while it comes in, its last packet not before it is there.
 	done = max(start+work, head+tail+one)
+	done = max(done, n.compute(p, to, head))
 	if h.pauses != nil {
 		done = h.pauses.after(start, done-start)
 	}

@@ -159,7 +159,8 @@ func (n *Network) Counters() []Counter {
 // switch its busiest port.
 func (n *Network) Backlog(node, rail int) Time {
 	if !n.tree.Switch(node) {
-		return Time(n.load(n.tree.Up(node, rail)) / 1000)
+		port := n.tree.Up(node, rail)
+		return Time(n.behind(node, port, n.load(port)) / 1000)
 	}
 	most := int64(0)
 	first, downs := n.tree.Downlinks(node)

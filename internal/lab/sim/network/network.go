@@ -35,6 +35,7 @@ const (
 	resend           // a lost reliable packet is sent again
 	undelivered      // ... is given up
 	sent             // a lossless port has sent a packet
+	begin            // a core is through with a packet that its node sends
 )
 
 // event is something that happens to a packet behind n ports side by side, or
@@ -70,6 +71,7 @@ type Network struct {
 	pair    []map[uint64]int32 // flow of a pair of nodes, of each share
 	held    map[uint64]int32   // packet that waits for others of its flow
 	rooms   *rooms             // of a lossless network
+	cores   *cores             // nil: packets cost no core
 	byLand  bool               // hosts' arrivals are not in the order of their port
 	mishaps bool               // hosts' links have faults other than loss
 	crashed bool               // a node has crashed once
@@ -108,6 +110,7 @@ func New(c Config, seed uint64) (*Network, error) {
 	n.layLinks()
 	n.layPartitions()
 	n.furnishHosts()
+	n.furnishCores()
 	if c.Lossless {
 		n.rooms = newRooms(len(tree.Ports))
 	}
@@ -172,6 +175,8 @@ func (n *Network) Step() bool {
 		if e.tag != 0 {
 			n.leave(int(e.port), p)
 		}
+	case begin:
+		n.begin(p)
 	case resend:
 		n.resend(p)
 	case undelivered:

@@ -114,7 +114,7 @@ func (n *Network) Send(p *Packet) {
 		if p.Reliable {
 			n.enlist(p)
 		}
-		n.start(p)
+		n.leaves(p)
 	}
 	n.done(p)
 }

@@ -53,7 +53,7 @@ func (n *Network) resend(p *Packet) {
 	if n.stale(p) || n.state[p.From].dead {
 		return
 	}
-	n.start(p)
+	n.leaves(p)
 }
 
 // landReliable lets a packet land at a host at a moment. If others of its flow

@@ -4,76 +4,21 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/torch-mcast/torch-mcast/internal/lab/sim"
-	"github.com/torch-mcast/torch-mcast/internal/lab/sim/network"
-	"github.com/torch-mcast/torch-mcast/internal/protocol/innetwork"
-	"github.com/torch-mcast/torch-mcast/internal/protocol/multicast"
-	"github.com/torch-mcast/torch-mcast/internal/protocol/wire"
-	"github.com/torch-mcast/torch-mcast/internal/transport/fabric"
-	"github.com/torch-mcast/torch-mcast/internal/transport/sendlink"
 )
 
 const shardBytes = 8 << 20
 
 // windows runs an Allgather and a Reduce-Scatter at once, cut as NCCL does; one of them begins
 // later. It returns when each was done, in units of the time that a shard takes on a link.
-func windows(t *testing.T, gbps float64, hosts, each int, late Time, gatherLate, linked bool) (gather, reduce float64) {
+func windows(t *testing.T, gbps float64, hosts, each int, late Time, strangers bool) (gather, reduce float64) {
 	t.Helper()
-	c := on(hosts, 0)
-	c.Net.Gbps = gbps
-	c.Bytes, c.Chunk, c.Windows = shardBytes, 8<<10, each
-	c.InFlight, c.Tracks = 8, innetwork.TracksFor(hosts)
-	n, err := network.New(c.Net, c.Seed)
+	w := InWindows{Config: on(hosts, 0), Late: late, Strangers: strangers}
+	w.Net.Gbps = gbps
+	w.Bytes, w.Chunk, w.Windows = shardBytes, 8<<10, each
+	r, err := w.Run()
 	require.NoError(t, err)
-	var link func(host int) fabric.Link
-	if linked {
-		words := make([]sendlink.Words, hosts)
-		link = func(host int) fabric.Link { return sendlink.New(&words[host], n.Now) }
-	}
-	c.Link = link
-	j, err := New(n.Share(0), c)
-	require.NoError(t, err)
-	s := sim.Cluster(c.Net, multicast.Op{}, 0)
-	s.Link, s.Depth, s.Core.Window, s.Seed = link, Depth, 256, c.Seed
-	for w := range hosts * c.Windows {
-		op := multicast.Op{Collective: wire.Broadcast, Root: w / c.Windows, Bytes: c.Bytes / c.Windows}
-		s.Ops = append(s.Ops, sim.Op{Op: op, Whole: hosts * c.Bytes})
-	}
-	s.Coarse(2)
-	shard := Time(float64(c.Bytes) * 8 / c.Net.Gbps)
-	var g *sim.Job
-	if gatherLate {
-		j.Start()
-	} else {
-		g = s.On(n.Share(0))
-	}
-	until(n, late)
-	if gatherLate {
-		g = s.On(n.Share(0))
-	} else {
-		j.Start()
-	}
-	for g.Step() && j.err == nil { // until nothing is left to happen
-	}
-	gathered := g.Finish()
-	for !j.Done() && n.Step() {
-	}
-	require.NoError(t, gathered.Err)
-	require.NoError(t, j.Err())
-	require.True(t, j.Done())
-	last := Time(0)
-	for _, s := range gathered.Spans {
-		last = max(last, s.To)
-	}
-	r := j.Result()
-	return float64(last) / float64(shard), float64(r.Time+j.begun) / float64(shard)
-}
-
-// until lets time pass.
-func until(n *network.Network, at Time) {
-	for n.Now() < at && n.Step() {
-	}
+	shard := float64(w.Bytes) * 8 / gbps
+	return float64(r.Allgather) / shard, float64(r.Reduction) / shard
 }
 
 // Windows of one rank at a time run in step, even if one of the two operations begins later: from
@@ -97,7 +42,10 @@ func TestWindowsRunInStep(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			late := Time(c.late * shardBytes * 8 / c.gbps)
-			gather, reduce := windows(t, c.gbps, hosts, 16, late, c.gatherLate, true)
+			if c.gatherLate {
+				late = -late
+			}
+			gather, reduce := windows(t, c.gbps, hosts, 16, late, false)
 			const gaps = 0.6 // between windows, and where the next owner's track begins early
 			require.LessOrEqual(t, max(gather, reduce), c.most+gaps)
 			t.Logf("Allgather %.2f, Reduce-Scatter %.2f shards", gather, reduce)
@@ -111,7 +59,7 @@ func TestWindowsRunInStep(t *testing.T) {
 func TestOwnersTakeTurns(t *testing.T) {
 	const hosts = 4
 	for each, most := range map[int]float64{4: 4.6, 8: 4.4, 16: 4.4} { // 8 are in flight
-		gather, reduce := windows(t, 100, hosts, each, 0, false, true)
+		gather, reduce := windows(t, 100, hosts, each, 0, false)
 		t.Logf("%d windows a rank: Allgather %.2f, Reduce-Scatter %.2f shards", each, gather, reduce)
 		require.LessOrEqual(t, max(gather, reduce), most, "%d windows a rank", each)
 	}
@@ -120,7 +68,7 @@ func TestOwnersTakeTurns(t *testing.T) {
 // Without word of each other the Allgather, which the model lets go first, runs away from a
 // Reduce-Scatter that is behind.
 func TestWindowsOutOfStep(t *testing.T) {
-	gather, reduce := windows(t, 100, 4, 16, 3*shardBytes*8/1000, false, false)
+	gather, reduce := windows(t, 100, 4, 16, 3*shardBytes*8/1000, true)
 	require.Greater(t, max(gather, reduce), 5.0)
 }
 
@@ -128,7 +76,7 @@ func TestWindowsOutOfStep(t *testing.T) {
 // the sending link gives each its part: P shards on a link.
 func TestWindowsTogether(t *testing.T) {
 	for _, hosts := range []int{2, 4, 8} {
-		gather, reduce := windows(t, 100, hosts, 8/hosts, 0, false, true)
+		gather, reduce := windows(t, 100, hosts, 8/hosts, 0, false)
 		require.Less(t, max(gather, reduce), 1.04*float64(hosts))
 		t.Logf("%d hosts: Allgather %.2f, Reduce-Scatter %.2f shards", hosts, gather, reduce)
 	}
