@@ -139,7 +139,8 @@ class Watched(Testbed):
         done = self.drive(Way({**way.env, "RIG_ONLY_BOTH": "1"}, way.switch, way.registered), words, limit)
         if float(results(done.text)[0][1]):  # an Allgather alone
             raise Failed("the rig does not know RIG_ONLY_BOTH")
-        return read_both(done.text)["both", bytes_] / 1e6, Counter({k: v / operations for k, v in self.cpu.items()}), done.command
+        each = Counter({k: v / operations for k, v in self.cpu.items()})
+        return read_both(done.text)["both", bytes_] / 1e6, each, done.command
 
 
 def account(place: Watched, hosts: int, rate: str, args: argparse.Namespace) -> list[dict[str, Any]]:
