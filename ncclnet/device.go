@@ -69,7 +69,7 @@ func deviceError(err error) error {
 	switch {
 	case errors.Is(err, staging.ErrClosed):
 		return fmt.Errorf("%w: %w", errClosed, err)
-	case errors.Is(err, staging.ErrCapturing):
+	case errors.Is(err, staging.ErrCapturing), errors.Is(err, staging.ErrCapturingWait):
 		return argument("%v", err)
 	}
 	return err
@@ -201,7 +201,7 @@ func goDeviceFollow(work C.int64_t, stream C.uint64_t, e *C.char, n C.size_t) C.
 			return argument("mcast_device_follow: work %d is not on device memory", int64(work))
 		}
 		if err := d.Follow(uintptr(stream)); err != nil {
-			return err
+			return deviceError(err)
 		}
 		return d.Err()
 	}()

@@ -235,7 +235,7 @@ int mcast_device_allreduce(int64_t group, const struct mcast_stream *at, uint64_
  * of such a work. It returns the error of an operation that has failed by then. An operation that fails later
  * lets the stream go on, with 0xFF in each byte of the missing results: NaN, if they are floats.
  * mcast_test and mcast_wait tell of the results on the device; until then, or until a stream that follows
- * has come so far, the memory belongs to the library. */
+ * has come so far, the memory belongs to the library. A stream that is recorded into a CUDA graph is refused. */
 int mcast_device_follow(int64_t work, uint64_t stream, char *err, size_t errlen);
 
 /* mcast_test sets *done to 1 once a work is done, well or not. */

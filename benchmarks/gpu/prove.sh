@@ -54,6 +54,7 @@ steps=(
 	"nccl-socket-2 45 gpu --ranks 2 --contenders nccl-socket ${quick[*]} --bytes ${small[*]} ${large[*]}"
 	"mcast-2 50 gpu --ranks 2 --contenders mcast mcast-udp ${quick[*]} --bytes ${small[*]} ${large[0]}"
 	"streams 30 $python $here/semantics.py --out $rows"
+	"graphs 40 $python $here/graphs.py --out $rows"
 	"nccl-tests-2 60 with_switch $python $here/nccl_tests.py --output $out/nccl-tests.ndjson --largest 64M --limit 10"
 	"nccl-links 60 on_links 2 1gbit --contenders nccl-socket nccl-collnet ${quick[*]} --bytes 1048576 4194304"
 	"mcast-links 60 on_links 2 1gbit --contenders gloo mcast-udp ${quick[*]} --bytes 1048576 4194304"

@@ -9,12 +9,15 @@ import (
 	"time"
 )
 
-// Errors of Post.
+// Errors of Post, and ErrCapturingWait of Follow.
 var (
 	ErrClosed    = errors.New("the group is closed")
 	ErrCapturing = errors.New(
 		"the current stream is recording a CUDA graph, which cannot hold an operation of the host: " +
 			"run collectives outside of torch.cuda.graph")
+	ErrCapturingWait = errors.New(
+		"the stream is recording a CUDA graph, which cannot wait for an operation that is not part of it: " +
+			"wait before torch.cuda.graph")
 )
 
 // Config is what a Copier is told of its group.

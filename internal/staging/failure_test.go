@@ -63,6 +63,18 @@ func TestRefusals(t *testing.T) {
 	_, err := r.Post(At{Stream: r.stream}, r.gather(stagingtest.Base, stagingtest.Base+8192, 4096))
 	require.ErrorIs(t, err, ErrCapturing)
 	r.card.Graph.Store(false)
+	require.Zero(t, step(t, all, 2, 100), "the group goes on")
+	w, err := r.Post(At{Stream: r.stream}, r.gather(stagingtest.Base, stagingtest.Base+8192, 4096))
+	require.NoError(t, err)
+	other, err := all[1].Post(At{Stream: all[1].stream},
+		all[1].gather(stagingtest.Base, stagingtest.Base+8192, 4096))
+	require.NoError(t, err)
+	other.Release()
+	r.card.Graph.Store(true)
+	require.ErrorIs(t, w.Follow(r.stream), ErrCapturingWait)
+	r.card.Graph.Store(false)
+	require.NoError(t, w.Follow(r.stream))
+	w.Release()
 	for _, call := range []string{"Record", "Wait", "CopyOut", "Call", "WaitWord", "CopyIn"} {
 		t.Run(call, func(t *testing.T) {
 			all := group(t, 2, 1<<20, 0, nil)

@@ -95,6 +95,13 @@ func (w *Work) Follow(stream uintptr) error {
 	if w.event == 0 {
 		return nil // released: nobody asks any more
 	}
+	capturing, err := w.card.Capturing(stream)
+	switch {
+	case err != nil:
+		return err
+	case capturing: // the driver would refuse the wait, and end the graph
+		return ErrCapturingWait
+	}
 	return w.card.Wait(stream, w.event)
 }
 

@@ -18,6 +18,7 @@ enum {
 	CU_STREAM_NON_BLOCKING = 1,
 	CU_EVENT_DISABLE_TIMING = 2,
 	CU_STREAM_WAIT_VALUE_GEQ = 0,
+	CU_STREAM_CAPTURE_MODE_RELAXED = 2,
 };
 
 /* CUDA_MEMCPY2D: a copy of rows. */
@@ -42,6 +43,7 @@ static struct {
 	int (*primary_retain)(void **, int);
 	int (*get_current)(void **);
 	int (*set_current)(void *);
+	int (*capture_mode)(int *);
 	int (*host_alloc)(void **, size_t, unsigned);
 	int (*host_free)(void *);
 	int (*stream_create)(void **, unsigned);
@@ -71,6 +73,7 @@ static const struct {
 	{"cuDevicePrimaryCtxRetain", (void **)&cu.primary_retain},
 	{"cuCtxGetCurrent", (void **)&cu.get_current},
 	{"cuCtxSetCurrent", (void **)&cu.set_current},
+	{"cuThreadExchangeStreamCaptureMode", (void **)&cu.capture_mode},
 	{"cuMemHostAlloc", (void **)&cu.host_alloc},
 	{"cuMemFreeHost", (void **)&cu.host_free},
 	{"cuStreamCreate", (void **)&cu.stream_create},
@@ -138,15 +141,19 @@ int gpud_device(int ordinal, uintptr_t *context)
 	return result != 0 ? result : cu.primary_retain((void **)context, device);
 }
 
-/* IN runs a call in a context. */
+/* IN runs a call in a context. While a thread records a CUDA graph, the driver refuses calls of other threads that
+ * may wait, such as cuMemHostAlloc, and ends the graph. None of ours touches what is recorded: the mode says so. */
 #define IN(context, call)                        \
 	do {                                         \
 		void *before = NULL;                     \
+		int mode = CU_STREAM_CAPTURE_MODE_RELAXED;       \
 		int result = cu.get_current(&before);    \
 		if (result == 0)                         \
 			result = cu.set_current((void *)context);    \
 		if (result == 0) {                       \
+			cu.capture_mode(&mode);              \
 			result = (call);                     \
+			cu.capture_mode(&mode);              \
 			cu.set_current(before);              \
 		}                                        \
 		return result;                           \

@@ -339,6 +339,14 @@ def refused() -> dict[str, str]:
         with patch.object(torch.cuda, "is_current_stream_capturing", lambda: True):
             dist.all_reduce(on(CUDA))
 
+    def waited() -> None:
+        work = dist.all_reduce(on(CUDA), async_op=True)
+        try:
+            with patch.object(torch.cuda, "is_current_stream_capturing", lambda: True):
+                work.wait()
+        finally:
+            work.wait()
+
     calls: dict[str, Callable[[], Any]] = {
         "CPU and CUDA": lambda: dist.all_gather_into_tensor(on(CUDA, 3 * SIZE), on("cpu")),
         "CUDA in a list of CPU": lambda: dist.all_gather([on("cpu")] * (SIZE - 1) + [on(CUDA)], on("cpu")),
@@ -351,6 +359,7 @@ def refused() -> dict[str, str]:
         "BAND": lambda: dist.all_reduce(on(CUDA), op=dist.ReduceOp.BAND),
         "AVG of integers": lambda: dist.reduce(on(CUDA, 3, torch.int32), 0, op=dist.ReduceOp.AVG),
         "a CUDA graph": recorded,
+        "a wait in a CUDA graph": waited,
     }
     if torch.cuda.device_count() > 1:
         calls["two devices"] = lambda: dist.all_gather_into_tensor(on(CUDA, 3 * SIZE), on("cuda:1"))

@@ -112,6 +112,7 @@ def test_wrong_arguments_are_named(two: Answers) -> None:
             "BAND": ["all_reduce: BAND of torch.float32: want one of SUM"],
             "AVG of integers": ["reduce: AVG of torch.int32", "use SUM and divide"],
             "a CUDA graph": ["is recording a CUDA graph", "run collectives outside of torch.cuda.graph"],
+            "a wait in a CUDA graph": ["cannot wait for all_reduce", "wait before torch.cuda.graph, or with a timeout"],
             "two devices": ["tensors on cuda:0 and cuda:1", one_device],
             "after": ["[2.0, 2.0, 2.0]"],
         }.items():
@@ -192,6 +193,7 @@ def test_which_tensors_go_together() -> None:
 
 
 def test_a_cuda_graph_cannot_hold_a_collective(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
     with pytest.raises(errors.ArgumentError, match="is recording a CUDA graph, which cannot hold"):
         device.place(on_gpu(0), timedelta(seconds=1))

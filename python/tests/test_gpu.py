@@ -260,7 +260,7 @@ def test_proof_without_a_gpu(tmp_path: Path) -> None:
     proof = contenders.ROOT / "benchmarks" / "gpu"
     env = {k: v for k, v in os.environ.items() if k != "MCAST_TORCH_CUDA"}
     env |= {"OUT": str(tmp_path), "PYTHON": sys.executable, "LIMIT_S": "100000", "CUDA_VISIBLE_DEVICES": ""}
-    steps = ["machine", "nccl-check", "nccl-net-2", "streams", "mcast-links"]
+    steps = ["machine", "nccl-check", "nccl-net-2", "streams", "graphs", "mcast-links"]
     done = subprocess.run([proof / "prove.sh", *steps], env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     found = [json.loads(line) for line in (tmp_path / "prove.ndjson").read_text().splitlines()]

@@ -9,7 +9,7 @@ from datetime import timedelta
 
 import torch
 
-from . import _lib, errors
+from . import _lib, capture, errors
 from .tensor import write
 from .work import McastWork
 
@@ -23,20 +23,16 @@ def place(tensor: torch.Tensor, timeout: timedelta) -> _lib.StreamStruct | None:
     """
     if tensor.device.type != "cuda":
         return None
-    refuse_capture()
+    refuse_capture(tensor.device)
     _used.add(tensor.device)
     stream = torch.cuda.current_stream(tensor.device).cuda_stream
     limit_ms = max(1, math.ceil(timeout.total_seconds() * 1000))  # 0 would be no limit
     return _lib.stream_at(tensor.device.index, stream, limit_ms)
 
 
-def refuse_capture() -> None:
-    """Raise an error while the current stream records a CUDA graph."""
-    if torch.cuda.is_current_stream_capturing():
-        raise errors.ArgumentError(
-            "the current stream is recording a CUDA graph, which cannot hold an operation of the host: "
-            "run collectives outside of torch.cuda.graph"
-        )
+def refuse_capture(device: torch.device) -> None:
+    """Raise an error while the device's current stream records a CUDA graph."""
+    capture.refuse(device, "hold an operation of the host", "run collectives outside of torch.cuda.graph")
 
 
 class CopyIn:
@@ -48,31 +44,34 @@ class CopyIn:
 
     def __init__(self, outputs: Sequence[torch.Tensor], parts: Sequence[torch.Tensor]) -> None:
         """Note how far the current stream of the outputs' device has come."""
-        refuse_capture()
         self._outputs, self._parts, self._device = outputs, parts, outputs[0].device
+        refuse_capture(self._device)
         self._before = torch.cuda.current_stream(self._device).record_event()
 
     def ready(self) -> bool:
         """Say whether the stream has come that far."""
         try:
-            return bool(self._before.query())
+            with capture.beside():
+                return bool(self._before.query())
         except RuntimeError:  # the device has failed: the copy says so
             return True
 
     def __call__(self) -> None:
         """Copy, on a stream of its own, and wait for the end."""
         stream = _beside(self._device)
-        with torch.cuda.stream(stream):
+        with capture.beside(), torch.cuda.stream(stream):
             for output, part in zip(self._outputs, self._parts, strict=True):
                 write(output, part)
-        stream.synchronize()
+            stream.synchronize()
 
 
 def failed() -> bool:
     """Say whether a device that operations took place on has failed, which it then does for good."""
     try:
         for device in _used:
-            torch.cuda.current_stream(device).query()
+            with capture.beside():
+                if not capture.recording(device):  # such a stream must not be asked
+                    torch.cuda.current_stream(device).query()
     except RuntimeError:
         return True
     return False
@@ -124,10 +123,12 @@ class DeviceWork(McastWork):
         """Have the current stream wait for the results, and return at once.
 
         With a timeout it blocks until they are there, and raises WaitTimeoutError after that long. An
-        operation that has failed by now raises its error.
+        operation that has failed by now raises its error. While the stream records a CUDA graph, only a wait
+        with a timeout is allowed.
         """
         if timeout > _NO_TIMEOUT:
             return super().wait(timeout)
+        self._refuse_capture()
         if not self.poll():
             stream = torch.cuda.current_stream(self._device)
             self._follow(stream)
@@ -153,6 +154,13 @@ class DeviceWork(McastWork):
         outputs = super()._outcome()
         return outputs or [tensor for ref in self._waited if (tensor := ref()) is not None]
 
+    def _refuse_capture(self) -> None:
+        capture.refuse(
+            self._device,
+            f"wait for {self._name}, which is not part of it",
+            "wait before torch.cuda.graph, or with a timeout, which blocks the host",
+        )
+
     def _follow(self, stream: torch.cuda.Stream) -> None:
         try:
             self._group.lib.follow(self._handle, stream.cuda_stream)
@@ -174,7 +182,10 @@ class DeviceWork(McastWork):
         if self._finish is not None:  # another thread asks, before follow_up
             return False
         try:
-            return self._copied is None or self._copied.query()
+            if self._copied is None:
+                return True
+            with capture.beside():
+                return bool(self._copied.query())
         except RuntimeError:  # the device has failed, and will not copy
             return True
 
@@ -190,7 +201,8 @@ class DeviceWork(McastWork):
     def _end(self, error: Exception | None) -> None:
         try:
             if self._copied is not None:
-                self._copied.synchronize()
+                with capture.beside():
+                    self._copied.synchronize()
         except RuntimeError as e:
             error = error or e
         super()._end(error or self._lost)
@@ -198,6 +210,7 @@ class DeviceWork(McastWork):
 
     def _waited_for(self) -> bool:
         if not self._done and self._followed:
+            self._refuse_capture()
             self._follow(torch.cuda.current_stream(self._device))
         return self._done or self._followed
 

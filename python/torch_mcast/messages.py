@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from . import device, errors
+from . import capture, device, errors
 from .capabilities import collective
 from .group import Group
 from .group_in_python import keep
@@ -318,8 +318,9 @@ class Messages(Posting):
 def _outgoing(tensor: torch.Tensor) -> torch.Tensor:
     """Return memory of the host with the elements of a tensor, one after another."""
     if tensor.device.type == "cuda":
-        device.refuse_capture()
-        tensor = tensor.detach().cpu()
+        device.refuse_capture(tensor.device)
+        with capture.beside():
+            tensor = tensor.detach().cpu()
     return sending(tensor)
 
 
@@ -355,8 +356,10 @@ def _incoming_all(outputs: list[torch.Tensor]) -> tuple[torch.Tensor, Finish]:
 
 
 def _host_memory(numel: int, like: torch.Tensor) -> torch.Tensor:
-    pinned = like.device.type == "cuda"
-    return torch.empty(numel, dtype=like.dtype, device="cpu", pin_memory=pinned)
+    if like.device.type != "cuda":
+        return torch.empty(numel, dtype=like.dtype, device="cpu")
+    with capture.beside():
+        return torch.empty(numel, dtype=like.dtype, device="cpu", pin_memory=True)
 
 
 def _require_equal(operation: str, tensor: torch.Tensor, listed: Sequence[torch.Tensor]) -> None:

@@ -6,14 +6,14 @@ import os
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from datetime import timedelta
 from typing import Any
 
 import torch
 from torch._C._distributed_c10d import Work
 
-from . import _lib, errors, profile
+from . import _lib, capture, errors, profile
 from .group import SLICE_MS, Group, Lane
 from .recorder import Recorder
 from .tensor import fill_behind
@@ -266,7 +266,8 @@ class MessageWork(McastWork):
         if self._outputs:
             self._source, nbytes = self._group.lib.source(self._handle)
             if self._finish is not None and nbytes < self._keep[0].nbytes:
-                fill_behind(self._keep[0], nbytes, self._outputs[0])
+                with capture.beside() if self._outputs[0].is_cuda else nullcontext():
+                    fill_behind(self._keep[0], nbytes, self._outputs[0])
 
     def source_rank(self) -> int:
         """Return the rank that a receive got its data from."""

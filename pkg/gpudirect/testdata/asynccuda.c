@@ -9,7 +9,7 @@
 
 enum {
 	SUCCESS, INVALID_VALUE = 1, NO_DEVICE = 100, INVALID_DEVICE = 101, NOT_READY = 600, ILLEGAL_ADDRESS = 700,
-	NOT_SUPPORTED = 801
+	NOT_SUPPORTED = 801, CAPTURE_UNSUPPORTED = 900
 };
 
 struct job {
@@ -36,6 +36,19 @@ struct event {
 
 static __thread void *current = (void *)0x7700; /* a context of the caller's, which must come back */
 static struct stream *legacy;
+static __thread int mode; /* of this thread: global, which forbids calls that may wait while another one captures */
+
+int cuThreadExchangeStreamCaptureMode(int *m)
+{
+	int before = mode;
+
+	mode = *m;
+	*m = before;
+	return SUCCESS;
+}
+
+/* forbidden is what the driver does as long as some thread records a CUDA graph, as here for ever. */
+static int forbidden(void) { return mode != 2; }
 
 static void *serve(void *p)
 {
@@ -152,6 +165,8 @@ int cuCtxSetCurrent(void *context)
 
 int cuMemHostAlloc(void **p, size_t size, unsigned flags)
 {
+	if (forbidden())
+		return CAPTURE_UNSUPPORTED;
 	*p = calloc(1, size);
 	return flags == 3 ? SUCCESS : INVALID_VALUE;
 }
@@ -180,6 +195,8 @@ int cuStreamDestroy_v2(struct stream *s)
 /* The device has an error of its own from the moment that this is asked of stream 2. */
 int cuStreamQuery(struct stream *s)
 {
+	if (forbidden())
+		return CAPTURE_UNSUPPORTED;
 	if (s == (void *)2)
 		return ILLEGAL_ADDRESS;
 	return __atomic_load_n(&s->queued, __ATOMIC_SEQ_CST) == 0 ? SUCCESS : NOT_READY;
