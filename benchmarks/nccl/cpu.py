@@ -56,7 +56,7 @@ def part(process: str, frames: list[tuple[str, str]]) -> str:
     return "copies and sums" if COPIES.search(symbol) else WAITING
 
 
-def seconds(data: Path, begin: float, end: float) -> Counter[str]:
+def seconds(data: Path, begin: float, end: float) -> dict[str, float]:
     """Return the CPU seconds by part of what perf has sampled from one moment to another."""
     words = ["perf", "script", "-i", str(data), "-F", "comm,time,ip,sym,dso"]
     text = subprocess.run(words, capture_output=True, text=True, check=True).stdout
@@ -65,9 +65,9 @@ def seconds(data: Path, begin: float, end: float) -> Counter[str]:
         head, *rest = sample.strip("\n").splitlines() or [""]
         when = re.match(r"\s*(.*?)\s+([0-9]+\.[0-9]+):", head)
         if when and begin <= float(when[2]) <= end:
-            frames = [m.groups() for line in rest if (m := re.match(r"\s*[0-9a-f]+ (.*) \((.*)\)$", line))]
+            frames = [(m[1], m[2]) for line in rest if (m := re.match(r"\s*[0-9a-f]+ (.*) \((.*)\)$", line))]
             found[part(when[1], frames)] += 1
-    return Counter({what: count / HERTZ for what, count in found.items()})
+    return {what: count / HERTZ for what, count in found.items()}
 
 
 def softirq_threads() -> float:
@@ -102,7 +102,7 @@ class Watched(Testbed):
 
     def __init__(self, rig: Path | None, beside: bool) -> None:
         super().__init__(rig, beside)
-        self.cpu: Counter[str] = Counter()
+        self.cpu: dict[str, float] = {}
         self.turn = 0.0  # how long a thread that was ready waited for a core in the mean, s
 
     def missing(self) -> str | None:
@@ -129,23 +129,23 @@ class Watched(Testbed):
             if ranks.wait(limit) != 0:
                 raise Failed(f"ended with {ranks.returncode}: {text[-1500:]}")
         self.cpu = seconds(data, begin, end)
-        self.cpu["network stack"] += threads
+        self.cpu["network stack"] = self.cpu.get("network stack", 0) + threads
         data.unlink()
         return text
 
-    def both(self, way: Way, bytes_: int, operations: int, limit: float) -> tuple[float, Counter[str], str]:
+    def both(self, way: Way, bytes_: int, operations: int, limit: float) -> tuple[float, dict[str, float], str]:
         """Run both at once so many times; return the median time, and the CPU seconds of one. Raises Failed."""
         words = ["-A", "-b", str(bytes_), "-e", str(bytes_), "-f", "2", "-i", str(operations - 1), "-w", "1"]
         done = self.drive(Way({**way.env, "RIG_ONLY_BOTH": "1"}, way.switch, way.registered), words, limit)
         if float(results(done.text)[0][1]):  # an Allgather alone
             raise Failed("the rig does not know RIG_ONLY_BOTH")
-        each = Counter({k: v / operations for k, v in self.cpu.items()})
+        each = {k: v / operations for k, v in self.cpu.items()}
         return read_both(done.text)["both", bytes_] / 1e6, each, done.command
 
 
 def account(place: Watched, hosts: int, rate: str, args: argparse.Namespace) -> list[dict[str, Any]]:
     """Measure the ways by turns on so many hosts; return a row for each."""
-    rounds: dict[str, list[tuple[float, Counter[str], str]]] = {way: [] for way in args.ways}
+    rounds: dict[str, list[tuple[float, dict[str, float], str]]] = {way: [] for way in args.ways}
     waits: dict[str, list[float]] = {way: [] for way in args.ways}
     about = {"experiment": "nccl-cpu", "hosts": hosts, "rate": rate, "bytes": args.bytes, **machine()}
     with place.hosts(hosts, rate):
@@ -157,7 +157,7 @@ def account(place: Watched, hosts: int, rate: str, args: argparse.Namespace) -> 
     rows = []
     for way, measured in rounds.items():
         parts = sorted({what for _, cpu, _ in measured for what in cpu} - {CHECKS})
-        cpu = {what: round(statistics.median(m[1][what] for m in measured), 3) for what in parts}
+        cpu = {what: round(statistics.median(m[1].get(what, 0) for m in measured), 3) for what in parts}
         work = sum(s for what, s in cpu.items() if what not in (WAITING, FAULTS))
         ours = work - cpu.get("switch", 0)
         rows.append({
