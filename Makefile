@@ -178,12 +178,12 @@ toolchain:
 # room, and a small /tmp does no harm.
 $(VENV)/.stamp: python/requirements-dev.txt python/pyproject.toml | toolchain
 	@echo "Setting up $(VENV); torch is large, this takes some minutes once."
-	@df -Pk $(dir $(abspath $(VENV))) | awk 'NR == 2 && $$4 < 9 * 2^20 { \
+	@ls -d $(VENV)/lib/python*/site-packages/torch >/dev/null 2>&1 || df -Pk $(dir $(abspath $(VENV))) | awk 'NR == 2 && $$4 < 9 * 2^20 { \
 		printf "$(VENV) needs 9 GiB of disk while it is set up, 6 afterwards; %.1f are free\n", $$4 / 2^20; exit 1 }' >&2
 	python3 -m venv $(VENV)
-	mkdir -p $(VENV)/tmp
+	rm -rf $(VENV)/tmp && mkdir $(VENV)/tmp
 	TMPDIR=$(abspath $(VENV))/tmp $(PYTHON) -m pip install --quiet --requirement python/requirements-dev.txt
-	rmdir $(VENV)/tmp
+	rm -rf $(VENV)/tmp
 	$(PYTHON) -m pip install --quiet --no-build-isolation --no-deps --editable python
 	@touch $@
 

@@ -95,11 +95,12 @@ func switchAnswers(g *group.Group, severalDevices bool) (bool, error) {
 
 // pair returns whether these ranks have an older communicator with CollNet, and has that one know as well that it is
 // one of a pair. All ranks must learn that between the same two operations of the older one: so its tuner waits
-// meanwhile, and all must have been asked equally often. Once it returns without an error, all ranks have joined.
+// meanwhile, and all must have been asked the same. Once it returns without an error, all ranks have joined.
 func pair(g *group.Group, members uint64) (paired bool, err error) {
 	var key, asked C.uint64_t
 	older := C.connected_hold(C.uint64_t(members), &key, &asked)
-	defer func() { C.connected_let_go(older, C.bool(paired)) }()
+	same := false
+	defer func() { C.connected_let_go(older, C.bool(paired), C.bool(same)) }()
 	mine := make([]byte, 2*8)
 	binary.BigEndian.PutUint64(mine, uint64(key))
 	binary.BigEndian.PutUint64(mine[8:], uint64(asked))
@@ -107,11 +108,11 @@ func pair(g *group.Group, members uint64) (paired bool, err error) {
 	if err := g.Allgather(mine, all); err != nil {
 		return false, err
 	}
-	same := older != nil
+	same = older != nil
 	for other := range slices.Chunk(all, len(mine)) {
 		same = same && string(other) == string(mine)
 	}
-	if err := g.Barrier(); err != nil {
+	if err := g.Barrier(); err != nil { // others may have got through
 		return false, err
 	}
 	return same, nil

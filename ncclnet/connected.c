@@ -3,7 +3,7 @@
  * tuner takes the note: docs/decisions/0014.
  *
  * Two communicators of the same ranks are a pair: an Allgather of the one can run beside a Reduce-Scatter of the
- * other. While the second one connects, all ranks compare how often the tuner of the first has been asked. If that is
+ * other. While the second one connects, all ranks compare what the tuner of the first has been asked. If that is
  * the same everywhere, the first counts as one of a pair from its next operation on: docs/decisions/0036. */
 #include <pthread.h>
 
@@ -14,8 +14,9 @@ struct connected {
 	uint64_t comm_id; /* 0: not known */
 	int nodes;
 	struct coll_made made;
-	uint64_t asked; /* operations that the tuner has been asked about */
+	uint64_t asked; /* a hash of all operations that the tuner has been asked about */
 	bool paired;
+	bool unsure;    /* whether all ranks count it as one of a pair */
 	int held;       /* by so many that connect: the tuner waits */
 	size_t region;  /* bytes of the largest registration before the claim: NCCL's buffer for windows */
 	bool claimed;   /* by a tuner: once in its life */
@@ -145,51 +146,56 @@ bool connected_still(const struct connected *c)
 	return still;
 }
 
-/* connected_hold returns the oldest connection of the same ranks as one that is being made, its key, and how often its
- * tuner has been asked; NULL: there is none. It is not asked again before connected_let_go. */
+/* connected_hold returns the newest connection of the same ranks as one that is being made, its key, and a hash of what
+ * its tuner has been asked; NULL: there is none. It is not asked again before connected_let_go. */
 struct connected *connected_hold(uint64_t members, uint64_t *key, uint64_t *asked)
 {
-	struct connected *oldest = NULL;
+	struct connected *c;
 
 	pthread_mutex_lock(&lock);
-	for (struct connected *c = all; c != NULL; c = c->next)
+	for (c = all; c != NULL; c = c->next)
 		if (!c->gone && c->made.members == members)
-			oldest = c;
-	if (oldest != NULL) {
-		oldest->held++;
-		*key = oldest->made.key;
-		*asked = oldest->asked;
+			break;
+	if (c != NULL) {
+		c->held++;
+		*key = c->made.key;
+		*asked = c->asked;
 	}
 	pthread_mutex_unlock(&lock);
-	return oldest;
+	return c;
 }
 
-/* connected_let_go ends connected_hold. pair: all ranks know both connections. */
-void connected_let_go(struct connected *c, bool pair)
+/* connected_let_go ends connected_hold. pair: all ranks know both connections. unsure: some may. */
+void connected_let_go(struct connected *c, bool pair, bool unsure)
 {
 	if (c == NULL)
 		return;
 	pthread_mutex_lock(&lock);
 	c->held--;
 	c->paired = c->paired || pair;
+	c->unsure = c->unsure || (unsure && !c->paired);
 	pthread_cond_broadcast(&let_go);
 	free_if_done(c);
 	pthread_mutex_unlock(&lock);
 }
 
-/* connected_asked counts an operation that the tuner is asked about, and reports whether the connection is one of a
- * pair. The caller has a claim. */
-bool connected_asked(struct connected *c)
+/* connected_asked notes an operation that the tuner is asked about, and says whether the connection is one of a pair.
+ * It fails if ranks may think otherwise: they would wait for each other for ever. The caller has a claim. */
+nccl_result connected_asked(struct connected *c, int func, size_t bytes, bool *pair)
 {
-	bool pair;
+	bool unsure;
 
 	pthread_mutex_lock(&lock);
 	while (c->held > 0)
 		pthread_cond_wait(&let_go, &lock);
-	c->asked++;
-	pair = c->paired;
+	c->asked = (c->asked ^ ((uint64_t)bytes << 3 | (uint64_t)func)) * UINT64_C(0x100000001b3) + 1;
+	*pair = c->paired;
+	unsure = c->unsure;
 	pthread_mutex_unlock(&lock);
-	return pair;
+	if (unsure)
+		return plugin_refuse(NCCL_REMOTE_ERROR, "tuner: the connect of another communicator of these ranks failed at its "
+			"end, so ranks may choose differently: a warning above says why it failed");
+	return NCCL_SUCCESS;
 }
 
 /* connected_paired reports whether a connection is one of a pair. The caller has a claim. */

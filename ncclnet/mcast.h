@@ -266,7 +266,7 @@ int mcast_info(int64_t group, char *buf, size_t cap, size_t *len, char *err, siz
  * communicator of the same ranks has CollNet, which a choice for the switch needs), allgather_from and
  * reduce_scatter_from (from how many bytes in total it is taken where buffers are not registered
  * with NCCL; 0: never), allgather_alone_from and allgather_alone_to (from and up to how many bytes CollNet is
- * the faster for an Allgather that no Reduce-Scatter runs beside; 0: for none, and without a bound),
+ * the faster for an Allgather that no Reduce-Scatter runs beside; from 0: never, to 0: no upper bound),
  * allgather_windows and reduce_scatter_windows (pieces that NCCL has handed to CollNet so far). *len and
  * errors: as mcast_info. */
 int mcast_communicators(char *buf, size_t cap, size_t *len, char *err, size_t errlen);

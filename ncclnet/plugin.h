@@ -188,8 +188,8 @@ struct connected *connected_claim(uint64_t comm_id, size_t nodes, struct coll_ag
 void connected_release(struct connected *c);
 bool connected_still(const struct connected *c);
 struct connected *connected_hold(uint64_t members, uint64_t *key, uint64_t *asked);
-void connected_let_go(struct connected *c, bool pair);
-bool connected_asked(struct connected *c);
+void connected_let_go(struct connected *c, bool pair, bool unsure);
+nccl_result connected_asked(struct connected *c, int func, size_t bytes, bool *pair);
 bool connected_paired(struct connected *c);
 void connected_window(struct connected *c, int func);
 uint64_t connected_windows(struct connected *c, int func);

@@ -68,8 +68,6 @@ static nccl_result tuner_make(uint64_t comm_id, size_t ranks, size_t nodes, bool
 		t->connected = connected_claim(comm_id, nodes, &t->facts.agreed, &region);
 	t->facts.nodes = nodes;
 	t->facts.several = ranks > nodes;
-	/* The ranks of a node have connections of their own, which cannot agree when a pair is one. */
-	t->facts.agreed.paired = t->facts.agreed.paired || t->facts.several;
 	t->facts.chunks = chunks;
 	t->facts.inflight = region / 2 * t->heads; /* the other half is for what is received */
 	if (nodes < 2)
@@ -134,19 +132,16 @@ struct tuner_facts tuner_facts_now(const struct tuner *t)
 {
 	struct tuner_facts facts = t->facts;
 
-	if (t->connected != NULL && !facts.several)
+	if (t->connected != NULL)
 		facts.agreed.paired = connected_paired(t->connected);
 	return facts;
 }
 
 /* asked is tuner_facts_now for an operation that NCCL is about to begin. */
-static struct tuner_facts asked(const struct tuner *t)
+static nccl_result asked(const struct tuner *t, int func, size_t bytes, struct tuner_facts *facts)
 {
-	struct tuner_facts facts = t->facts;
-
-	if (t->connected != NULL && !facts.several)
-		facts.agreed.paired = connected_asked(t->connected);
-	return facts;
+	*facts = t->facts;
+	return t->connected == NULL ? NCCL_SUCCESS : connected_asked(t->connected, func, bytes, &facts->agreed.paired);
 }
 
 /* put_off makes what may run so dear that it runs only if nothing else may. A cost of NCCL's is never
@@ -170,6 +165,7 @@ nccl_result tuner_costs(void *ctx, int func, size_t bytes, int ops, float **cost
 	const struct tuner *t = ctx;
 	struct tuner_facts facts;
 	float *table = (float *)costs, *cost;
+	nccl_result result;
 	bool may;
 
 	(void)ops, (void)channels;
@@ -178,7 +174,8 @@ nccl_result tuner_costs(void *ctx, int func, size_t bytes, int ops, float **cost
 		return NCCL_SUCCESS;
 	cost = &table[NCCL_ALGO_COLLNET_DIRECT * protocols + NCCL_PROTO_SIMPLE];
 	may = t->alone || (t->facts.agreed.alike && *cost >= 0);
-	facts = asked(t);
+	if ((result = asked(t, func, bytes, &facts)) != NCCL_SUCCESS)
+		return result;
 	if (may && tuner_wins(&facts, func, bytes, registered != 0))
 		*cost = 0;
 	else if (!may || tuner_loses(&facts, func, bytes, registered != 0))
@@ -236,10 +233,12 @@ static nccl_result tuner_choose_v2(void *ctx, int func, size_t bytes, int collne
 
 	(void)nvls, (void)ops, (void)channels;
 	struct tuner_facts facts;
+	nccl_result result;
 
 	if (!collnet || algorithm == NULL || protocol == NULL || !to_hand(t, func) || !t->alone)
 		return NCCL_SUCCESS;
-	facts = asked(t);
+	if ((result = asked(t, func, bytes, &facts)) != NCCL_SUCCESS)
+		return result;
 	if (tuner_wins(&facts, func, bytes, false)) {
 		*algorithm = NCCL_ALGO_COLLNET_DIRECT;
 		*protocol = NCCL_PROTO_SIMPLE;

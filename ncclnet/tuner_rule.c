@@ -11,10 +11,11 @@
 #include "plugin.h"
 
 enum need {
-	SWITCH,     /* a switch answers, and the communicator is one of a pair */
+	SWITCH,     /* a switch answers, and the communicator is one of a pair. With several GPUs a node each has its own
+		     * connection, and these cannot agree from when on they are pairs: there none is needed */
 	REGISTERED, /* the user has registered the buffers, and NCCL hands over them whole */
 	WHOLE,      /* all windows of the operation are in flight at once */
-	PAIRS,      /* that, on two nodes of several GPUs: between two there is nothing for a switch to sum */
+	TWO_NODES,  /* that, on two nodes of several GPUs: between two there is nothing for a switch to sum */
 };
 
 /* From how many bytes on, of all ranks together, CollNet wins where the row's need is met. */
@@ -28,7 +29,7 @@ static const struct rule {
 	{ NCCL_ALLGATHER, SWITCH, 8 << 20 }, /* a Reduce-Scatter beside it leaves it the receiving sides */
 	{ NCCL_ALLGATHER, REGISTERED, 4 << 20 },
 	{ NCCL_ALLGATHER, WHOLE, 8 << 20 },
-	{ NCCL_REDUCE_SCATTER, PAIRS, 8 << 20 },
+	{ NCCL_REDUCE_SCATTER, TWO_NODES, 8 << 20 },
 };
 
 /* On fewer nodes no row holds if each node has one GPU: on two nodes a ring sends each byte once, too
@@ -39,7 +40,7 @@ enum { LEAST_NODES = 3 };
 /* wide reports whether a row may hold on so many nodes. */
 static bool wide(const struct tuner_facts *f, enum need need)
 {
-	return f->nodes >= LEAST_NODES || (f->several && (need == WHOLE || need == PAIRS));
+	return f->nodes >= LEAST_NODES || (f->several && (need == WHOLE || need == TWO_NODES));
 }
 
 /* An Allreduce, which NCCL takes to CollNet by its own costs, is cut into windows of both kinds: with a switch it needs
@@ -50,12 +51,12 @@ static bool holds(const struct tuner_facts *f, enum need need, size_t bytes, boo
 {
 	switch (need) {
 	case SWITCH:
-		return f->agreed.switched && f->agreed.paired;
+		return f->agreed.switched && (f->agreed.paired || f->several);
 	case REGISTERED:
 		return f->agreed.direct && registered;
 	case WHOLE:
 		return f->chunks && bytes <= f->inflight;
-	case PAIRS:
+	case TWO_NODES:
 		return f->several && f->nodes == 2 && f->chunks && bytes <= f->inflight;
 	}
 	return false;
@@ -119,15 +120,16 @@ static void say(const struct tuner_facts *f, const struct rule *r)
 
 	switch (r->need) {
 	case SWITCH:
-		INFO("tuner: %ss of %zu bytes or more in total go through CollNet where a switch answers (%s) and another "
-			"communicator of the same ranks has CollNet (%s)", name, r->from, f->agreed.switched ? "it does" : "none does",
-			f->agreed.paired ? "one has" : "none has yet");
+		INFO("tuner: %ss of %zu bytes or more in total go through CollNet where a switch answers (%s)%s%s", name, r->from,
+			f->agreed.switched ? "it does" : "none does",
+			f->several ? "" : " and another communicator of the same ranks has CollNet",
+			f->several ? "" : f->agreed.paired ? " (one has)" : " (none has yet)");
 		break;
 	case REGISTERED:
 		INFO("tuner: %ss of %zu bytes or more in total go through CollNet where buffers are registered: %s", name, r->from,
 			f->agreed.direct ? "they may be" : "MCAST_GPU_MEMORY=host leaves none");
 		break;
-	case PAIRS:
+	case TWO_NODES:
 		if (!f->several || f->nodes != 2)
 			break;
 		/* fall through */

@@ -18,6 +18,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections import Counter
 from pathlib import Path
@@ -118,16 +119,19 @@ class Watched(Testbed):
         words = [*perf, "-o", str(data), "--", *words]
         with subprocess.Popen(words, env=env, stdout=subprocess.PIPE, text=True) as ranks:
             assert ranks.stdout is not None
+            ending = threading.Timer(limit, ranks.terminate)
+            ending.start()
             for line in ranks.stdout:
                 text += line
                 if line.startswith("#") and not begin:
                     begin, before, waits = time.monotonic(), softirq_threads(), turns(program)
-                elif not line.startswith("#") and not end:
+                elif begin and not line.startswith("#") and not end:
                     end, threads = time.monotonic(), softirq_threads() - before
                     waited, count = (now - then for now, then in zip(turns(program), waits, strict=True))
                     self.turn = waited / max(1, count)
-            if ranks.wait(limit) != 0:
-                raise Failed(f"ended with {ranks.returncode}: {text[-1500:]}")
+            ending.cancel()
+            if ranks.wait() != 0 or not end:
+                raise Failed(f"ended with {ranks.returncode}, after {limit:g} s at most: {text[-1500:]}")
         self.cpu = seconds(data, begin, end)
         self.cpu["network stack"] = self.cpu.get("network stack", 0) + threads
         data.unlink()

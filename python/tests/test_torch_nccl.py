@@ -146,6 +146,13 @@ def test_a_forward_gathers_over_what_is_faster_alone(
     assert in_backward == [ours], "a Reduce-Scatter runs beside it"
 
 
+def test_two_that_are_no_pair_are_called_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MCAST_SWITCH", "10.0.0.9:7470")
+    assert "no pair" in nccl._why_not("allgather", [communicator(allgather_from=0)])
+    assert "the tuner leaves" in nccl._why_not("allgather", [communicator(allgather_from=0, paired=True)])
+    assert nccl._why_not("allgather", [communicator(paired=False)]) == "", "MCAST_TUNER_ALLGATHER needs none"
+
+
 PLUGIN = {"NCCL_NET_PLUGIN": "mcast"}
 
 

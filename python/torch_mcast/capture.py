@@ -35,6 +35,9 @@ def beside() -> Iterator[None]:
 
     Otherwise the driver refuses that, and ends the graph. torch's own watchdog of NCCL does the same.
     """
+    if torch.version.hip:
+        yield
+        return
     mode = ctypes.c_int(_RELAXED)
     _exchange()(ctypes.byref(mode))
     try:

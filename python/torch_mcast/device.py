@@ -209,8 +209,9 @@ class DeviceWork(McastWork):
         self.temporaries = ()
 
     def _waited_for(self) -> bool:
+        if capture.recording(self._device):  # the graph cannot wait: a watcher completes the future
+            return self._done
         if not self._done and self._followed:
-            self._refuse_capture()
             self._follow(torch.cuda.current_stream(self._device))
         return self._done or self._followed
 

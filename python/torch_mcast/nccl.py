@@ -239,6 +239,8 @@ def _why_not(kind: Kind, new: Collection[Communicator]) -> str:
         if not c.collnet:
             return _lacking(os.environ) or c.why
         if not (c.allgather_from if kind == "allgather" else c.reduce_scatter_from):
+            if os.environ.get("MCAST_SWITCH") and c.ranks == c.nodes > 2 and not c.paired:
+                return "the two are no pair: ranks have asked NCCL for different operations"
             return (
                 f"the tuner leaves {_NAMES[kind]}s to NCCL, which is as fast on two nodes and where "
                 f"no switch answers (MCAST_SWITCH); MCAST_TUNER_{kind.upper()} sets a size from which "

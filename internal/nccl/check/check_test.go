@@ -184,7 +184,7 @@ func TestNearEach(t *testing.T) {
 func TestTunerRules(t *testing.T) {
 	source, err := os.ReadFile("../../../ncclnet/tuner_rule.c")
 	require.NoError(t, err)
-	needs := map[string]need{"SWITCH": aSwitch, "REGISTERED": registered, "WHOLE": whole, "PAIRS": pairs}
+	needs := map[string]need{"SWITCH": aSwitch, "REGISTERED": registered, "WHOLE": whole, "TWO_NODES": twoNodes}
 	collectives := map[string]string{"ALLGATHER": allgather, "REDUCE_SCATTER": reduceScatter}
 	rows := regexp.MustCompile(`\{ NCCL_(\w+), (\w+), (\d+) << 20 \}`).FindAllStringSubmatch(string(source), -1)
 	require.Len(t, rows, len(tunerRules))

@@ -17,7 +17,7 @@ const (
 	aSwitch    need = iota // a switch answers; with one GPU a node, on two communicators of the same ranks
 	registered             // NCCL gives the user's buffers to the plugin as they are
 	whole                  // all of an operation's windows are in flight at once
-	pairs                  // that, on two nodes of several GPUs
+	twoNodes               // that, on two nodes of several GPUs
 )
 
 // tunerRules are those of ncclnet/tuner_rule.c, which a test holds them to.
@@ -31,7 +31,7 @@ var tunerRules = []struct {
 	{allgather, aSwitch, 8 << 20},
 	{allgather, registered, 4 << 20},
 	{allgather, whole, 8 << 20},
-	{reduceScatter, pairs, 8 << 20},
+	{reduceScatter, twoNodes, 8 << 20},
 }
 
 // leastNodes is LEAST_NODES of tuner_rule.c: on two of one GPU a ring sends each byte once, too.
@@ -57,7 +57,7 @@ func (c *checker) collectives(ctx context.Context) {
 		whole:      c.Meet != nil && c.Meet.Tuner >= asksForWindows,
 	}
 	several := c.Topology.GPUs > 1
-	has[pairs] = has[whole] && several && c.Topology.Nodes == 2
+	has[twoNodes] = has[whole] && several && c.Topology.Nodes == 2
 	if c.Topology.Nodes < leastNodes {
 		has[aSwitch], has[registered], has[whole] = false, false, has[whole] && several
 	}
@@ -90,7 +90,7 @@ func collective(name, variable string, from int, has map[need]bool, switched str
 		why := map[need]string{
 			aSwitch:    switched,
 			registered: "from %d bytes in total, where buffers are registered with NCCL",
-			pairs: "from %d bytes in total to as many as NCCL has in flight at once: two nodes of several GPUs need no " +
+			twoNodes: "from %d bytes in total to as many as NCCL has in flight at once: two nodes of several GPUs need no " +
 				"switch",
 			whole: "from %d bytes in total to as many as NCCL has in flight at once, channels x NCCL_BUFFSIZE",
 		}[r.need]
