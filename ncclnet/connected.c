@@ -13,9 +13,8 @@ struct connected {
 	struct connected *next;
 	uint64_t comm_id; /* 0: not known */
 	int nodes;
-	struct coll_made made;
+	struct coll_made made; /* what it says of pairs may change */
 	uint64_t asked; /* a hash of all operations that the tuner has been asked about */
-	bool paired;
 	bool unsure;    /* whether all ranks count it as one of a pair */
 	int held;       /* by so many that connect: the tuner waits */
 	size_t region;  /* bytes of the largest registration before the claim: NCCL's buffer for windows */
@@ -42,7 +41,6 @@ struct connected *connected_add(uint64_t comm_id, int nodes, const struct coll_m
 	c->comm_id = comm_id;
 	c->nodes = nodes;
 	c->made = *made;
-	c->paired = made->agreed.paired;
 	pthread_mutex_lock(&lock);
 	c->next = all;
 	all = c;
@@ -172,8 +170,8 @@ void connected_let_go(struct connected *c, bool pair, bool unsure)
 		return;
 	pthread_mutex_lock(&lock);
 	c->held--;
-	c->paired = c->paired || pair;
-	c->unsure = c->unsure || (unsure && !c->paired);
+	c->made.agreed.paired = c->made.agreed.paired || pair;
+	c->unsure = c->unsure || (unsure && !c->made.agreed.paired);
 	pthread_cond_broadcast(&let_go);
 	free_if_done(c);
 	pthread_mutex_unlock(&lock);
@@ -189,7 +187,7 @@ nccl_result connected_asked(struct connected *c, int func, size_t bytes, bool *p
 	while (c->held > 0)
 		pthread_cond_wait(&let_go, &lock);
 	c->asked = (c->asked ^ ((uint64_t)bytes << 3 | (uint64_t)func)) * UINT64_C(0x100000001b3) + 1;
-	*pair = c->paired;
+	*pair = c->made.agreed.paired;
 	unsure = c->unsure;
 	pthread_mutex_unlock(&lock);
 	if (unsure)
@@ -204,7 +202,7 @@ bool connected_paired(struct connected *c)
 	bool pair;
 
 	pthread_mutex_lock(&lock);
-	pair = c->paired;
+	pair = c->made.agreed.paired;
 	pthread_mutex_unlock(&lock);
 	return pair;
 }

@@ -130,7 +130,7 @@ nccl_result coll_close_listen(void *listen_comm);
 /* What the ranks of a CollNet connection have agreed upon in its connect, for the tuner. */
 struct coll_agreed {
 	bool switched;  /* a switch answers all of them */
-	bool paired;    /* an older communicator of the same ranks has CollNet: see connected.c */
+	bool paired;    /* another communicator of the same ranks has CollNet: see connected.c */
 	bool multicast; /* multicast reaches all of them */
 	bool alike;     /* all nodes have an NVSwitch, or none has */
 	bool direct;    /* NCCL may hand over users' buffers: MCAST_GPU_MEMORY */

@@ -11,8 +11,8 @@
 #include "plugin.h"
 
 enum need {
-	SWITCH,     /* a switch answers, and the communicator is one of a pair. With several GPUs a node each has its own
-		     * connection, and these cannot agree from when on they are pairs: there none is needed */
+	SWITCH,     /* a switch answers, and the communicator is one of a pair. With several GPUs a node each GPU has
+		     * a connection of its own. These cannot agree on the moment from which they are pairs: so none is needed */
 	REGISTERED, /* the user has registered the buffers, and NCCL hands over them whole */
 	WHOLE,      /* all windows of the operation are in flight at once */
 	TWO_NODES,  /* that, on two nodes of several GPUs: between two there is nothing for a switch to sum */
@@ -91,8 +91,8 @@ bool tuner_loses(const struct tuner_facts *f, int func, size_t bytes, bool regis
 	return (func == NCCL_ALLGATHER || func == NCCL_REDUCE_SCATTER) && !tuner_wins(f, func, bytes, registered);
 }
 
-/* tuner_in_flight returns up to how many bytes CollNet is taken, where that is only for what is in flight as a whole;
- * 0: for all from tuner_from on. */
+/* tuner_in_flight returns up to how many bytes CollNet is taken. 0: there is no bound. Only a row for operations that
+ * are in flight as a whole has one. */
 size_t tuner_in_flight(const struct tuner_facts *f, int func)
 {
 	return tuner_from(f, func) > 0 && !tuner_wins(f, func, SIZE_MAX, false) ? f->inflight : 0;

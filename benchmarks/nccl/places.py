@@ -156,10 +156,11 @@ class Testbed:
         """Run one way once, at all sizes: each collective on one communicator, both on two. Raises Failed."""
         measured = Measured()
         for first, last, factor in stretches(sizes):
-            for what, each in (["-c", "ag,rs", "-t", "f32", "-m", "out"], self.ranks), (["-A"], 1):
-                words = [*what, "-b", str(first * each), "-e", str(last * each), "-f", f"{factor:g}"]
+            alone = ["-c", "ag,rs", "-t", "f32", "-m", "out"]  # sizes are of all ranks
+            for what, ranks, read in (alone, self.ranks, read_alone), (["-A"], 1, read_both):
+                words = [*what, "-b", str(first * ranks), "-e", str(last * ranks), "-f", f"{factor:g}"]
                 done = self.drive(way, [*words, "-i", str(iters), "-w", "1"], limit)
-                measured.times |= read_both(done.text) if each == 1 else read_alone(done.text, each)
+                measured.times |= {(name, size // ranks): us for (name, size), us in read(done.text).items()}
                 measured.logs += done.logs
                 measured.command = done.command
         return measured
@@ -297,11 +298,9 @@ def read_both(text: str) -> dict[tuple[str, int], float]:
     return {("both", int(words[0])): float(words[3]) * 1e3 for words in results(text)}
 
 
-def read_alone(text: str, ranks: int = 1) -> dict[tuple[str, int], float]:
-    """Read the table of `rigdriver -c`: microseconds by collective and bytes a rank."""
-    return {
-        (words[1].replace("_", ""), int(words[0]) // ranks): float(words[4]) for words in results(text)
-    }
+def read_alone(text: str) -> dict[tuple[str, int], float]:
+    """Read the table of `rigdriver -c`: microseconds by collective and bytes of all ranks."""
+    return {(words[1].replace("_", ""), int(words[0])): float(words[4]) for words in results(text)}
 
 
 def read_tests(text: str) -> dict[int, float]:

@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import logging
 import math
-import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
@@ -42,7 +41,7 @@ from .interference import Collective, Meter
 from .lookahead import Lookahead, take_back
 from .nccl import Groups
 from .options import NAME
-from .param_groups import groups_of, instead
+from .param_groups import in_backward, instead, named_groups
 from .registry import backend_of
 from .timeline import Timeline
 
@@ -151,8 +150,7 @@ class Handle:
     def _gathers_over(self, group: dist.ProcessGroup, nbytes: int) -> dist.ProcessGroup:
         """Return the group for an Allgather: in a forward no Reduce-Scatter runs beside it."""
         chosen = self._group_for("allgather", group)
-        forward = torch._C._current_graph_task_id() < 0
-        if forward and self._collnet is not None and not self._collnet.gathers_alone(nbytes):
+        if not in_backward() and self._collnet is not None and not self._collnet.gathers_alone(nbytes):
             return group
         return chosen
 
@@ -401,7 +399,7 @@ def enable(
         raise RuntimeError(
             f"torch {torch.__version__} lacks {', '.join(missing)}: torch_mcast.fsdp needs torch 2.9 or newer"
         )
-    named = _named(model)
+    named = named_groups(model)
     if not named:
         raise ValueError(
             f"{type(model).__name__} has no FSDP module with parameters: call fully_shard (FSDP2) on "
@@ -433,33 +431,6 @@ def enable(
     if prefetch:
         Lookahead(model, int(prefetch))
     return handle
-
-
-def _named(model: nn.Module) -> list[tuple[str, Any]]:
-    """Return all parameter groups with their names: all those of the modules that share one.
-
-    Where a module has several groups, each has the name of what holds all of its parameters, and a number if others
-    have that name too.
-    """
-    shared: dict[Any, list[str]] = {}
-    holders: dict[nn.Module, str] = {}
-    for name, module in model.named_modules():
-        holders[module] = name
-        if isinstance(module, FSDPModule):
-            shared.setdefault(module._get_fsdp_state(), []).append(name)
-    named: list[tuple[str, Any]] = []
-    for state, names in shared.items():
-        groups = groups_of(state)
-        if len(groups) == 1:
-            named.append((", ".join(names), groups[0]))
-            continue
-        for group in groups:
-            # Modules that share a state may lie outside of the part that enable() was given.
-            of = [holders.get(param._module_info.module, "").replace(".", "/") for param in group.fsdp_params]
-            name = os.path.commonpath(of).replace("/", ".")
-            others = sum(known.partition("#")[0] == name for known, _ in named)
-            named.append((f"{name}#{others + 1}" if others else name, group))
-    return named
 
 
 def _setup(handle: Handle, named: list[tuple[str, Any]], prefetch: int) -> Setup:

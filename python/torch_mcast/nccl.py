@@ -108,7 +108,8 @@ def _key(c: Communicator) -> _Key:
     return c.library, c.id
 
 
-def _listed(keys: Collection[_Key]) -> list[Communicator]:
+def _of(group: dist.ProcessGroup) -> list[Communicator]:
+    keys = _made_here.get(group.group_name, set())
     return [c for c in communicators() if _key(c) in keys]
 
 
@@ -154,7 +155,6 @@ def _make(ranks: Iterable[int], channels: int | None, timeout: timedelta | None)
         return None, reason
     members = sorted(ranks)
     made: list[dist.ProcessGroup] = []
-    new: list[set[_Key]] = []
     for kind in _NAMES:
         before = set(map(_key, communicators()))
         group: Any = dist.new_group(
@@ -172,10 +172,9 @@ def _make(ranks: Iterable[int], channels: int | None, timeout: timedelta | None)
             # Every rank comes here: where NCCL gives one up the others lose their connection to it.
             _destroy(made)
             return None, f"NCCL has made no communicator: {_last_line(e)}"
-        new.append({_key(c) for c in communicators() if c.ranks == len(members)} - before)
-        _made_here[group.group_name] = new[-1]
+        _made_here[group.group_name] = {_key(c) for c in communicators() if c.ranks == len(members)} - before
     # What the tuner decides for the first depends on the second one.
-    reasons = [_why_not(kind, _listed(keys)) for kind, keys in zip(_NAMES, new, strict=True)]
+    reasons = [_why_not(kind, _of(group)) for kind, group in zip(_NAMES, made, strict=True)]
     if reason := _common("; ".join(dict.fromkeys(filter(None, reasons))), made[0]):
         _destroy(made)
         return None, reason
@@ -227,7 +226,7 @@ def _asks_for_collnet() -> bool:
 
 def of(group: dist.ProcessGroup) -> Communicator | None:
     """Return the communicator of a group that groups() or enable() made, or None."""
-    return next(iter(_listed(_made_here.get(group.group_name, set()))), None)
+    return next(iter(_of(group)), None)
 
 
 def _why_not(kind: Kind, new: Collection[Communicator]) -> str:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch import nn
 from torch.distributed.fsdp import FSDPModule
 
 
@@ -29,6 +31,33 @@ def groups_of(state: Any) -> list[Any]:
     if hasattr(state, "_fsdp_param_groups"):
         return list(state._fsdp_param_groups)
     return [state._fsdp_param_group] if state._fsdp_param_group is not None else []
+
+
+def named_groups(model: nn.Module) -> list[tuple[str, Any]]:
+    """Return all parameter groups with their names: all those of the modules that share one.
+
+    Where a module has several groups, each has the name of what holds all of its parameters, and a number if others
+    have that name too.
+    """
+    shared: dict[Any, list[str]] = {}
+    holders: dict[nn.Module, str] = {}
+    for name, module in model.named_modules():
+        holders[module] = name
+        if isinstance(module, FSDPModule):
+            shared.setdefault(module._get_fsdp_state(), []).append(name)
+    named: list[tuple[str, Any]] = []
+    for state, names in shared.items():
+        groups = groups_of(state)
+        if len(groups) == 1:
+            named.append((", ".join(names), groups[0]))
+            continue
+        for group in groups:
+            # Modules that share a state may lie outside of the part that enable() was given.
+            of = [holders.get(param._module_info.module, "").replace(".", "/") for param in group.fsdp_params]
+            name = os.path.commonpath(of).replace("/", ".")
+            others = sum(known.partition("#")[0] == name for known, _ in named)
+            named.append((f"{name}#{others + 1}" if others else name, group))
+    return named
 
 
 def in_backward() -> bool:

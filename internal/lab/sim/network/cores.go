@@ -7,7 +7,7 @@ type CPU struct {
 	// A packet that a host sends or receives takes so long on a core, and so many ns a byte of payload.
 	Cost    Time
 	PerByte float64
-	// The same of a packet that a switch sends or that is addressed to it. What it passes on costs nothing.
+	// The same of a packet that a switch sends, or that is addressed to it. Packets that it forwards cost nothing.
 	SwitchCost    Time
 	SwitchPerByte float64
 	// Cores is how many cores all hosts and switches share. 0: each has one of its own.
@@ -22,12 +22,12 @@ type cores struct {
 	free   []int64 // by core
 	last   []int64 // by node: when its last packet so far will be through
 	out    []int64 // by node: when the last that it sends will be
-	unsent []int64 // by node: bytes on the wire of what it sends, and its core is not through with
+	unsent []int64 // by node: bytes on the wire of packets that wait for its core before they leave
 }
 
 // furnishCores gives hosts and switches their cores, if packets cost any.
 func (n *Network) furnishCores() {
-	if c := n.CPU; c.Turn == 0 && c.Cost == 0 && c.PerByte == 0 && c.SwitchCost == 0 && c.SwitchPerByte == 0 {
+	if n.CPU == (CPU{Cores: n.CPU.Cores}) {
 		return
 	}
 	count := n.CPU.Cores
