@@ -33,9 +33,9 @@ type Listener struct {
 	sockets  map[net.Conn]bool   // that have greeted and not become part of a comm
 }
 
-// greetTime is how long a connection may take over its greeting without a secret. Longer than acceptor.Plain, for
-// nobody connects again.
-const greetTime = 5 * time.Second
+// greetTimes are how long a connection may take over its greeting: longer than acceptor.Plain, for nobody connects
+// again, and a peer that gets no core for seconds is late. Only one among many that say nothing is closed sooner.
+var greetTimes = acceptor.Patience{Silent: 5 * time.Second, Greeting: time.Minute}
 
 var errSlow = errors.New("the other end's host answers, and its process has said nothing for 20 times MCAST_TIMEOUT")
 
@@ -80,13 +80,12 @@ func Listen(o Options) (*Listener, error) {
 			l.unix, l.place.fabrics = nil, tcp
 		}
 	}
-	plain := min(greetTime, o.Timeout)
-	go acceptor.Serve(t, acceptor.PatienceFor(plain, o.Identity != nil), l.greetLane)
+	go acceptor.Serve(t, greetTimes, l.greetLane)
 	if held != nil {
-		go acceptor.Serve(held, acceptor.PatienceFor(plain, o.Identity != nil), l.greetLane)
+		go acceptor.Serve(held, greetTimes, l.greetLane)
 	}
 	if l.unix != nil {
-		go acceptor.Serve(l.unix, acceptor.PatienceFor(plain, false), l.greetRing)
+		go acceptor.Serve(l.unix, greetTimes, l.greetRing)
 	}
 	return l, nil
 }

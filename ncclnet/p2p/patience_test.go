@@ -3,6 +3,8 @@ package p2p
 import (
 	"encoding/binary"
 	"errors"
+	"net"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -25,6 +27,22 @@ func TestAskedForLate(t *testing.T) {
 	}
 	if _, err := until(t, ask); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestGreetsLate: a process may get no core between its connect and its greeting. The listener waits, for it would not
+// connect again.
+func TestGreetsLate(t *testing.T) {
+	o := Options{Addr: loopback, Timeout: 200 * time.Millisecond, Fabric: "tcp"}
+	l, _ := listen(t, o)
+	c, err := net.Dial("tcp", l.place.addr.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	_ = c.SetReadDeadline(time.Now().Add(5 * o.Timeout))
+	if _, err := c.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Fatal("a late greeting's connection was closed:", err)
 	}
 }
 
