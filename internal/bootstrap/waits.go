@@ -15,10 +15,12 @@ import (
 // doubled.
 const tellEvery = 5 * time.Second
 
-// TellWaits says every few seconds who is awaited, until stop is called; awaited returns "" for nobody.
+// TellWaits says every few seconds who is awaited; awaited returns "" for nobody. Nothing is said after stop.
 func TellWaits(say func(text string), awaited func() string) (stop func()) {
-	ctx, stop := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
 	go func() {
+		defer close(ended)
 		t := time.NewTicker(tellEvery)
 		defer t.Stop()
 		said := ""
@@ -36,7 +38,10 @@ func TellWaits(say func(text string), awaited func() string) (stop func()) {
 			say(fmt.Sprintf("waiting for %v: %s", waited, text))
 		}
 	}()
-	return stop
+	return func() {
+		cancel()
+		<-ended
+	}
 }
 
 // telling passes the ranks awaited at a rendezvous to m.Waits until stop is called.

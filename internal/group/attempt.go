@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/torch-mcast/torch-mcast/internal/owntime"
-	"github.com/torch-mcast/torch-mcast/internal/protocol/innetwork"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/reducescatter"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/route"
 	"github.com/torch-mcast/torch-mcast/internal/session"
@@ -74,7 +73,7 @@ func (d *routeDriver) joinSwitch(ctx context.Context, a *attempt, address string
 	mismatch := errors.As(err, &refused) && refused.Mismatch
 	a.waited = err != nil && !errors.Is(err, session.ErrDraining) && !mismatch
 	if a.all = err == nil; a.all {
-		err = d.probe(ctx, a.session, terms, number)
+		err = a.session.Probe(ctx, terms, number, s.SwitchTimeout)
 	}
 	if err == nil {
 		terms.Cutoff, terms.Reorder = d.plan.Cutoff(d.peers.Network.Cores()), reorder
@@ -101,16 +100,4 @@ func (d *routeDriver) attach(s *session.Session, c reducescatter.SwitchConnConfi
 		c.Switch = fault.LossySwitch(path, set.Loss, set.LossSeed+uint64(d.plan.Rank))
 	}
 	return reducescatter.NewSwitchConn(c), nil
-}
-
-// probeLimit is how long datagrams may take to a switch and back, the first polls lost. It is not longer, because ranks
-// with datagrams that pass may wait that long for a rank with datagrams that do not, until they hear that it gives up.
-const probeLimit = 2 * time.Second
-
-// probe returns once datagrams of all sizes have gone to the switch and back.
-func (d *routeDriver) probe(ctx context.Context, s *session.Session, t innetwork.Terms, number int) error {
-	limit := min(probeLimit, d.plan.Settings.SwitchTimeout)
-	ctx, stop := context.WithTimeoutCause(ctx, limit, fmt.Errorf("no answer for %v", limit))
-	defer stop()
-	return s.Probe(ctx, t, number)
 }

@@ -229,7 +229,7 @@ func TestPathIsProbed(t *testing.T) {
 		for how, b := range broken {
 			t.Run(place+"/"+how, func(t *testing.T) {
 				t.Parallel()
-				g := w.group(t, 20*time.Second, func(node string) *path {
+				g := w.group(t, systest.Limit, func(node string) *path {
 					p := newPath(t, node)
 					p.up.Store(b.up)
 					p.down.Store(b.down)
@@ -268,7 +268,7 @@ func TestLateRankAtTheSwitch(t *testing.T) {
 			reduceSoon(t, g, 0)
 			reduceSoon(t, g, skew)
 			for r := range g {
-				assert.Equal(t, "switch", g[r].Info().ReduceScatter)
+				assert.Equal(t, "switch", g[r].Info().ReduceScatter, g[r].Info().ReduceScatterReason)
 				assert.Zero(t, g[r].Stats().Fallbacks, "rank %d", r)
 			}
 		})

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/torch-mcast/torch-mcast/internal/owntime"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/innetwork"
 	"github.com/torch-mcast/torch-mcast/internal/transport/batch"
 	"github.com/torch-mcast/torch-mcast/internal/transport/datagram"
@@ -79,7 +80,7 @@ func Dial(ctx context.Context, addr string, h Hello) (*Session, error) {
 		return nil, fmt.Errorf("session: %w", errNoKey)
 	}
 	limit := 3 * h.Timeout // a handshake of two round trips
-	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("timeout: not joined within %v", limit))
+	ctx, cancel := owntime.WithTimeout(ctx, limit, fmt.Errorf("timeout: not joined within %v", limit))
 	defer cancel()
 	conn, err := h.Network.Dial(ctx, addr)
 	if err != nil {
@@ -151,7 +152,7 @@ func (s *Session) prove() error {
 	if err != nil {
 		return err
 	}
-	if err := s.line.conn.SetDeadline(time.Now().Add(s.hello.Timeout)); err != nil {
+	if err := s.line.conn.SetDeadline(time.Time{}); err != nil { // Dial has a limit
 		return err
 	}
 	proof, err := id.Present(s.line.conn)

@@ -12,8 +12,13 @@ import (
 	"github.com/torch-mcast/torch-mcast/internal/transport/datagram"
 )
 
-// probePause is the time between two probes of a stripe while an answer is missing.
-const probePause = 20 * time.Millisecond
+const (
+	// probePause is the time between two probes of a stripe while an answer is missing.
+	probePause = 20 * time.Millisecond
+	// mostProbes is after how many of them the path counts as broken. They are few, because ranks with datagrams that
+	// pass may wait for a rank with datagrams that do not, until they hear that it gives up.
+	mostProbes = 100
+)
 
 // BrokenPath says, for people, that datagrams of so many bytes do not arrive although small ones
 // do.
@@ -45,9 +50,10 @@ type prober struct {
 
 // Probe sends the switch short datagrams and such as hold a chunk, until both have come back on every
 // stripe: that a session is open does not say what passes on the path of the data. It is for before
-// anybody else uses the sockets, with what Ready has returned. If ctx or the session ends first,
-// the error says what did not pass, in which direction, and the cause.
-func (s *Session) Probe(ctx context.Context, t innetwork.Terms, number int) (err error) {
+// anybody else uses the sockets, with what Ready has returned. It gives up after so many probes as go into limit, and
+// after two seconds' at most: in probes, for in a process that waits for a core they take longer. If ctx or the session
+// ends first, or it gives up, the error says what did not pass, in which direction, and the cause.
+func (s *Session) Probe(ctx context.Context, t innetwork.Terms, number int, limit time.Duration) (err error) {
 	p := &prober{
 		session: s, terms: t, number: number, chunk: make([]byte, t.Chunk), stripes: make([]passed, len(s.sockets)),
 	}
@@ -55,11 +61,11 @@ func (s *Session) Probe(ctx context.Context, t innetwork.Terms, number int) (err
 		return err
 	}
 	defer func() { err = errors.Join(err, p.path.release()) }()
-	return p.run(ctx)
+	return p.run(ctx, max(1, min(mostProbes, int(limit/probePause))))
 }
 
-func (p *prober) run(ctx context.Context) error {
-	for {
+func (p *prober) run(ctx context.Context, probes int) error {
+	for range probes {
 		asked := time.Now()
 		if err := p.ask(); err != nil {
 			return err
@@ -79,6 +85,7 @@ func (p *prober) run(ctx context.Context) error {
 			}
 		}
 	}
+	return p.failure(fmt.Errorf("no answer to %d probes", probes))
 }
 
 // first returns the first stripe with an answer missing, or -1.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/torch-mcast/torch-mcast/internal/protocol/innetwork"
 	"github.com/torch-mcast/torch-mcast/internal/session"
 )
 
@@ -13,8 +12,6 @@ import (
 const (
 	cutoff  = 2 * time.Millisecond
 	reorder = 200 * time.Microsecond
-	// probeLimit is how long datagrams may take to the parent and back, the first ones lost.
-	probeLimit = 2 * time.Second
 )
 
 // joinParent makes this switch a member of its parent in the job, and starts the
@@ -41,7 +38,7 @@ func (j *job) joinParent(ctx context.Context, tenant session.Secret, millisecond
 	close(j.offered)
 	terms, number, err := up.Ready(ctx)
 	if err == nil {
-		err = probe(ctx, up, terms, number, timeout/2) // while the ranks below wait
+		err = up.Probe(ctx, terms, number, timeout/2) // while the ranks below wait
 	}
 	close(j.probed)
 	if err == nil {
@@ -63,14 +60,6 @@ func (j *job) joinParent(ctx context.Context, tenant session.Secret, millisecond
 		j.end(parentError(up.Err()))
 	case <-j.over:
 	}
-}
-
-// probe returns once datagrams of all sizes have gone to the parent and back.
-func probe(ctx context.Context, up *session.Session, t innetwork.Terms, number int, limit time.Duration) error {
-	limit = min(limit, probeLimit)
-	ctx, stop := context.WithTimeoutCause(ctx, limit, fmt.Errorf("no answer for %v", limit))
-	defer stop()
-	return up.Probe(ctx, t, number)
 }
 
 // parentError is the error for members when the parent is lost or refuses.
