@@ -55,6 +55,7 @@ STEPS = {
         "go",
         ("-race", "-parallel=8", *_GO, "./..."),
         without=(*PURE, *SHORT_RACE),
+        again=True,
     ),
     "race-short": Step(
         "the search for seeds and the catalogue of faults under the race detector, a tenth of each",
@@ -85,6 +86,7 @@ STEPS = {
         "torch's own suite, NCCL, CUDA tensors, launchers, demo",
         "pytest",
         ("scripts/python-tests", "-m", "more"),
+        again=True,
     ),
     "launchers": Step(
         "the example under every launcher", "plain", ("make", "--no-print-directory", "launchers")
