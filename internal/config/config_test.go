@@ -134,7 +134,7 @@ func TestAllBadValuesAreNamed(t *testing.T) {
 	_, err := Load(from(map[string]string{"MCAST_TTL": "x"}), map[string]string{"MCAST_LOSS": "2", "MCAST_FABRIK": "udp"})
 	require.EqualError(t, err, `MCAST_TTL="x" is not allowed: want a whole number from 0 to 255
 MCAST_LOSS="2" is not allowed: want a share from 0 to 0.9, such as 0.01 or 1%
-there is no variable MCAST_FABRIK; did you mean MCAST_FABRIC?`)
+there is no setting MCAST_FABRIK; did you mean MCAST_FABRIC?`)
 }
 
 func TestEncryptionTakesASecret(t *testing.T) {

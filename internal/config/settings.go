@@ -152,7 +152,7 @@ func Load(lookup func(string) (string, bool), overrides map[string]string) (Sett
 	}
 	for _, name := range sortedKeys(overrides) {
 		if !known(name) {
-			errs = append(errs, fmt.Errorf("there is no variable %s; %s", name, suggestion(name)))
+			errs = append(errs, fmt.Errorf("there is no setting %s; %s", name, suggestion(name)))
 		}
 	}
 	if len(errs) == 0 {
@@ -176,7 +176,7 @@ func Load(lookup func(string) (string, bool), overrides map[string]string) (Sett
 func (s *Settings) Set(name, text string) error {
 	i := slices.IndexFunc(table, func(v Variable) bool { return v.Name == name })
 	if i < 0 {
-		return Mistakef("there is no variable %s; %s", name, suggestion(name))
+		return Mistakef("there is no setting %s; %s", name, suggestion(name))
 	}
 	return table[i].give(s, text)
 }

@@ -3,7 +3,7 @@ from __future__ import annotations
 from dataclasses import fields, replace
 
 import torch_mcast
-from torch_mcast import Stats, _lib, errors
+from torch_mcast import Stats, errors, structs
 
 NOTHING = Stats(*(0 for _ in fields(Stats)))
 
@@ -58,7 +58,7 @@ def test_difference_of_two_readings() -> None:
 def test_every_counter_has_a_unit_and_a_place() -> None:
     named = [name for units in Stats.units.values() for name in units]
     assert sorted(named) == sorted(f.name for f in fields(Stats))
-    assert [field[0] for field in _lib.StatsStruct._fields_] == ["size", *(f.name for f in fields(Stats))]
+    assert [field[0] for field in structs.StatsStruct._fields_] == ["size", *(f.name for f in fields(Stats))]
 
 
 def test_every_exception_can_be_caught_from_the_package() -> None:

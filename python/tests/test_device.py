@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import torch
 
-from torch_mcast import _lib, device, errors
+from torch_mcast import _lib, device, errors, structs
 from torch_mcast.group import Group
 from torch_mcast.tensor import require_dense
 
@@ -205,7 +205,7 @@ def test_without_a_driver_the_call_says_so_and_nothing_else_changes() -> None:
     try:
         for _ in range(2):
             with pytest.raises(errors.UnavailableError, match=r"no CUDA driver.*libcuda"):
-                group.lib.allgather(group.live(), 4096, 8192, 16, _lib.stream_at(0, 0, 0))
+                group.lib.allgather(group.live(), 4096, 8192, 16, structs.stream_at(0, 0, 0))
         buffer = torch.arange(4.0)
         work = group.lib.allreduce(
             group.live(), buffer.data_ptr(), buffer.data_ptr(), 4, _lib.F32, _lib.SUM, 1.0
@@ -215,6 +215,6 @@ def test_without_a_driver_the_call_says_so_and_nothing_else_changes() -> None:
             group.lib.follow(work, 0)
         group.lib.forget(work)
         with pytest.raises(errors.ArgumentError, match="send is 0 but should be the address of 16 bytes"):
-            group.lib.allgather(group.live(), 0, 8192, 16, _lib.stream_at(0, 0, 0))
+            group.lib.allgather(group.live(), 0, 8192, 16, structs.stream_at(0, 0, 0))
     finally:
         group.close()

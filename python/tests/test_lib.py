@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from torch_mcast import _lib, errors
+from torch_mcast import _lib, errors, structs
 
 from .limits import LIMIT_S
 
@@ -77,7 +77,7 @@ def test_calls_with_unknown_handles_say_so() -> None:
 
 def test_a_negative_limit_of_an_operation_on_a_gpu_is_refused() -> None:
     with pytest.raises(errors.ArgumentError, match=r"timeout_ms is -1; allowed are 0, which is no limit"):
-        _lib.library().allgather(12345, 4096, 8192, 16, _lib.stream_at(0, 0, -1))
+        _lib.library().allgather(12345, 4096, 8192, 16, structs.stream_at(0, 0, -1))
 
 
 def test_importing_loads_no_library_and_registers_the_backend() -> None:

@@ -26,7 +26,7 @@ from torch.profiler import ProfilerActivity, profile, record_function
 import torch_mcast
 from torch_mcast import profile as events
 from torch_mcast import recorder
-from torch_mcast._lib import Account
+from torch_mcast.structs import Account
 from torch_mcast.work import McastWork
 
 from .limits import LIMIT_S, until

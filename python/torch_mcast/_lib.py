@@ -11,12 +11,11 @@ from __future__ import annotations
 import ctypes as c
 import os
 import threading
-from dataclasses import fields
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from . import errors
-from .counters import Stats
+from .structs import Account, StatsStruct, StreamStruct
 
 NAME = "libnccl-net-mcast.so"
 
@@ -40,52 +39,6 @@ F64 = 8
 
 _ERROR_BYTES = 1024
 _BLOB_BYTES = 2048  # MCAST_BLOB_MAX
-
-
-class Account(NamedTuple):
-    """How long an operation waited for what, in nanoseconds; the sum is the time from posting to its end.
-
-    Attributes:
-        queued: for older operations of its lane.
-        peers: for a sign that other ranks have come to it.
-        turn: for its turn to send.
-        transfer: for bytes on their way.
-        finish: for the word of others at its end.
-    """
-
-    queued: int
-    peers: int
-    turn: int
-    transfer: int
-    finish: int
-
-
-class StatsStruct(c.Structure):
-    """struct mcast_stats."""
-
-    _fields_ = [("size", c.c_uint64), *((f.name, c.c_uint64) for f in fields(Stats))]
-
-
-class StreamStruct(c.Structure):
-    """struct mcast_stream: where and when an operation on a GPU's tensors takes place."""
-
-    _fields_ = [
-        ("size", c.c_uint64),
-        ("stream", c.c_uint64),
-        ("timeout_ms", c.c_int64),
-        ("device", c.c_int64),
-    ]
-
-
-def stream_at(device: int, stream: int, timeout_ms: int) -> StreamStruct:
-    """Return the place behind what a stream has queued.
-
-    Args:
-        device: the device's number in this process.
-        stream: a CUstream; 0: the default stream.
-        timeout_ms: how long the operation may take once its input is there; then the group ends.
-    """
-    return StreamStruct(c.sizeof(StreamStruct), stream, timeout_ms, device)
 
 
 _ABI = 2  # MCAST_ABI of mcast.h

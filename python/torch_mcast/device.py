@@ -9,14 +9,14 @@ from datetime import timedelta
 
 import torch
 
-from . import _lib, capture, errors
+from . import capture, errors, structs
 from .tensor import write
 from .work import McastWork
 
 _NO_TIMEOUT = timedelta(0)
 
 
-def place(tensor: torch.Tensor, timeout: timedelta) -> _lib.StreamStruct | None:
+def place(tensor: torch.Tensor, timeout: timedelta) -> structs.StreamStruct | None:
     """Return where an operation on a tensor takes place: behind what its device's current stream has.
 
     None stands for the CPU.
@@ -27,7 +27,7 @@ def place(tensor: torch.Tensor, timeout: timedelta) -> _lib.StreamStruct | None:
     _used.add(tensor.device)
     stream = torch.cuda.current_stream(tensor.device).cuda_stream
     limit_ms = max(1, math.ceil(timeout.total_seconds() * 1000))  # 0 would be no limit
-    return _lib.stream_at(tensor.device.index, stream, limit_ms)
+    return structs.stream_at(tensor.device.index, stream, limit_ms)
 
 
 def refuse_capture(device: torch.device) -> None:

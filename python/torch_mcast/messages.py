@@ -209,7 +209,7 @@ class Messages(Posting):
         memory = _outgoing(tensor)
         return self._message(
             "send",
-            f"of {memory.nbytes} bytes to rank {to}",
+            f"of {memory.nbytes} bytes to rank {to} with tag {tag}",
             lambda g, _: g.lib.send(g.live(), memory.data_ptr(), memory.nbytes, to, tag & _TAG_MASK),
             tensors,
             [],
@@ -233,7 +233,7 @@ class Messages(Posting):
         whom = "any rank" if source == ANY_SOURCE else f"rank {source}"
         return self._message(
             operation,
-            f"of {memory.nbytes} bytes from {whom}",
+            f"of {memory.nbytes} bytes from {whom} with tag {tag}",
             lambda g, _: g.lib.recv(g.live(), memory.data_ptr(), memory.nbytes, source, tag & _TAG_MASK),
             [],
             tensors,

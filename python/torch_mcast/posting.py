@@ -9,10 +9,10 @@ from typing import Any
 import torch
 
 from . import device, profile
-from ._lib import StreamStruct
 from .capabilities import Capabilities
 from .device import DeviceWork
 from .group import Group, Lane
+from .structs import StreamStruct
 from .tensor import Finish
 from .work import McastWork, MessageWork
 

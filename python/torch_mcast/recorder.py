@@ -23,8 +23,8 @@ import torch._C._distributed_c10d as c10d
 import torch.distributed as dist
 
 from . import errors
-from ._lib import Account
 from .options import NAME
+from .structs import Account
 
 _log = logging.getLogger(__name__)
 
