@@ -264,6 +264,12 @@ func TestRanksDisagreeAboutAnAllreduce(t *testing.T) {
 			b := make([]byte, 4+4*other)
 			return g.Allreduce(b, b, reduce.F32, reduce.Sum, 0)
 		},
+		"small, of several lines": func(g *Group, other int) error {
+			b := make([]byte, 64+128*other)
+			err := g.Allreduce(b, b, reduce.F32, reduce.Sum, 0)
+			assert.ErrorContains(t, err, "a small allreduce is an allgather of inputs in multiples of 64 bytes, with 64 more in front")
+			return err
+		},
 		"one is large": func(g *Group, other int) error {
 			b := make([]byte, 1<<10<<(10*other))
 			return g.Allreduce(b, b, reduce.F32, reduce.Sum, 0)

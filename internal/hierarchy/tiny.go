@@ -1,7 +1,11 @@
 package hierarchy
 
 import (
+	"errors"
+	"fmt"
+
 	"github.com/torch-mcast/torch-mcast/internal/engine"
+	"github.com/torch-mcast/torch-mcast/internal/mesh"
 	"github.com/torch-mcast/torch-mcast/internal/protocol/collective"
 	"github.com/torch-mcast/torch-mcast/internal/reduce"
 )
@@ -39,6 +43,9 @@ func (o *Operations) tinyAllreduce(send, recv []byte, op collective.Op) (*Work, 
 func (a *tinyAllreduce) finish(err error) error {
 	if err == nil {
 		err = a.ops.compare(a.call, a.all)
+	} else if f := (*mesh.Fault)(nil); errors.As(err, &f) && f.Kind == mesh.Mismatch {
+		err = fmt.Errorf("%w; a small allreduce is an allgather of inputs in multiples of %d bytes, with %[2]d more in front",
+			err, callBytes)
 	}
 	if err != nil {
 		return err
