@@ -41,7 +41,7 @@ PYTHON = {
 }
 
 
-def run(tmp_path: Path, kind: str, command: tuple[str, ...], again: bool = False) -> tuple[int, str]:
+def run(tmp_path: Path, kind: str, command: tuple[str, ...]) -> tuple[int, str]:
     """Run one step as scripts/run-tests does, in a folder of its own."""
     program = f"""
 import sys, os
@@ -51,11 +51,10 @@ from testrun.board import Board
 from testrun.run import Lane, Step
 board = Board(["it"])
 with board:
-    step = Step("", {kind!r}, {command!r}, again={again})
+    step = Step("", {kind!r}, {command!r})
     lane = Lane([("it", step)], board, dict(os.environ), Path({str(tmp_path)!r}), False)
     lane.start()
     lane.join()
-    lane.again()
 sys.exit(board.finish(0))
 """
     done = subprocess.run(
@@ -111,52 +110,6 @@ def test_python_tests(tmp_path: Path, files: list[str], status: int, last: str) 
     got, said = run(tmp_path, "pytest", (sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "."))
     assert (got, said.splitlines()[-1]) == (status, last), said
     assert ("no such card" in said) == ("left_out" in files), said
-
-
-ONCE = """package PACKAGE
-import ("os"; "testing")
-func TestOnce(t *testing.T) {
-	t.Run("part", func(t *testing.T) {
-		if f, err := os.OpenFile("seen", os.O_CREATE|os.O_EXCL, 0o600); err == nil {
-			f.Close()
-			t.Fatal("SAYS")
-		}
-	})
-}
-"""
-
-
-@pytest.mark.parametrize(
-    ("says", "again", "others", "status", "last"),
-    [
-        ("disturbed", True, 0, 0, "2 passed (2 at a second try), 0 failed, 0 skipped"),
-        ("disturbed", False, 0, 1, "0 passed, 2 failed, 0 skipped"),
-        ("WARNING: DATA RACE", True, 0, 1, "0 passed, 2 failed, 0 skipped"),
-        ("disturbed", True, 1, 1, "1 passed, 3 failed, 0 skipped"),  # the other one fails again
-    ],
-)
-def test_a_second_try(tmp_path: Path, says: str, again: bool, others: int, status: int, last: str) -> None:
-    (tmp_path / "go.mod").write_text("module github.com/torch-mcast/torch-mcast\n\ngo 1.26\n")
-    (tmp_path / "once").mkdir()
-    (tmp_path / "once/once_test.go").write_text(ONCE.replace("PACKAGE", "once").replace("SAYS", says))
-    if others:
-        (tmp_path / "bad").mkdir()
-        (tmp_path / "bad/bad_test.go").write_text(GO["bad/bad_test.go"])
-    got, said = run(tmp_path, "go", ("-vet=off", "./..."), again)
-    assert (got, said.splitlines()[-1]) == (status, last), said
-    assert ("passed at a second try by itself: it: " in said) == (status == 0), said
-
-
-def test_a_second_try_of_python(tmp_path: Path) -> None:
-    (tmp_path / "test_once.py").write_text("""import os
-def test_once():
-    seen = os.path.exists("seen")
-    open("seen", "w").close()
-    assert seen
-def test_good(): pass
-""")
-    got, said = run(tmp_path, "pytest", (sys.executable, "-m", "pytest", "-p", "no:cacheprovider"), True)
-    assert (got, said.splitlines()[-1]) == (0, "2 passed (1 at a second try), 0 failed, 0 skipped"), said
 
 
 def test_a_command_counts_by_its_status(tmp_path: Path) -> None:

@@ -24,7 +24,6 @@ class Progress:
     running: dict[str, float] = field(default_factory=dict)
     passed: int = 0
     failed: list[tuple[str, str]] = field(default_factory=list)  # and their output
-    again: list[str] = field(default_factory=list)  # of the passed: only at a second try
     skipped: Counter[str] = field(default_factory=Counter)
 
 
@@ -77,25 +76,6 @@ class Board:
                 progress.failed.append((name, reason))
                 self._say(f"{step} FAILED {name}\n{reason.rstrip()}")
 
-    def failures(self, step: str) -> list[tuple[str, str]]:
-        """Return the tests of a step that have failed, with their output."""
-        with self._lock:
-            return list(self._steps[step].failed)
-
-    def passed_again(self, step: str, names: set[str]) -> None:
-        """Take failures back whose tests have passed at a second try; they are named at the end."""
-        with self._lock:
-            progress = self._steps[step]
-            mended = [name for name, _ in progress.failed if name in names]
-            progress.failed = [(name, said) for name, said in progress.failed if name not in names]
-            progress.again += mended
-            progress.passed += len(mended)
-
-    def say(self, line: str) -> None:
-        """Print a line with the time."""
-        with self._lock:
-            self._say(line)
-
     def done(self, step: str, name: str, note: str = "") -> None:
         """Say that a unit is over; one that was short is passed over where another was shown just now."""
         with self._lock:
@@ -133,16 +113,12 @@ class Board:
                 passed += progress.passed
             for reason, count in skipped.most_common():
                 print(f"skipped {count:4}: {reason}")
-            again = [f"{name}: {test}" for name, progress in self._steps.items() for test in progress.again]
-            for test in again:
-                print(f"failed beside other steps, passed at a second try by itself: {test}")
             for test, said in failed:
                 print(f"failed: {test}")
                 for line in said.rstrip().splitlines()[-TAIL:]:
                     print(f"    {line}")
             print(f"after {took / 60:.1f} minutes")
-            tries = f" ({len(again)} at a second try)" if again else ""
-            print(f"{passed} passed{tries}, {len(failed)} failed, {skipped.total()} skipped", flush=True)
+            print(f"{passed} passed, {len(failed)} failed, {skipped.total()} skipped", flush=True)
             return 1 if failed or not passed else 0
 
     def _say(self, line: str) -> None:

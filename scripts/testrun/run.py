@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
-from . import again
 from .board import Board
 
 _SKIP_LINE = re.compile(r"^\s+\S+\.go:\d+: (.*)")
@@ -34,7 +33,6 @@ class Step:
     without: tuple[str, ...] = ()  # Go packages to leave out
     long: bool = False  # searches are whole, not a draw (systest.Long)
     nice: int = 0
-    again: bool = False  # what fails beside other lanes is tried once more, by itself
 
 
 class Lane(threading.Thread):
@@ -63,27 +61,6 @@ class Lane(threading.Thread):
             except OSError as e:
                 self._board.test(name, "failed", name, str(e))
             self._board.end(name)
-
-    def again(self) -> None:
-        """Try what has failed once more; it is called when the other lanes are over."""
-        for name, step in self._steps:
-            failed = self._board.failures(name)
-            command = again.command(step, failed)
-            if not command:
-                continue
-            tries = again.Tries()
-            self._board.say(f"{name}: a second try, with nothing beside it: {', '.join(test for test, _ in failed)}")
-            report = self._out / f"{name}-again.ndjson"
-            report.unlink(missing_ok=True)
-            tests: _GoTests | _PyTests = _GoTests(tries, name)
-            if step.kind == "pytest":
-                tests = _PyTests(tries, name, report)
-                command.append(f"--report-log={report}")
-            with (self._out / f"{name}-again.txt").open("w") as log:
-                for line in self._lines(name, step, command, log):
-                    tests.line(line)
-            if self._status == 0 and not tries.failed:
-                self._board.passed_again(name, tries.passed)
 
     def _lines(self, name: str, step: Step, command: list[str], log: TextIO) -> Iterator[str]:
         """Yield the lines that a command prints; they are kept in the log, as is its status at the end."""
@@ -160,7 +137,7 @@ class Lane(threading.Thread):
                 last = [*last[-_SHOWN:], line]
                 if collected := re.match(r"collected (\d+) items(?:.* (\d+) selected)?", line):
                     self._board.of(name, int(collected[2] or collected[1]))
-                tests.line(line)
+                tests.read()
         tests.read()
         if self._status and not tests.failed:
             self._board.test(name, "failed", "pytest", f"{''.join(last)}exit status {self._status}")
@@ -169,7 +146,7 @@ class Lane(threading.Thread):
 class _GoTests:
     """Reads the events of go test -json."""
 
-    def __init__(self, board: Board | again.Tries, step: str) -> None:
+    def __init__(self, board: Board, step: str) -> None:
         self._board = board
         self._step = step
         self._said: dict[tuple[str, str], list[str]] = defaultdict(list)
@@ -229,7 +206,7 @@ class _GoTests:
 class _PyTests:
     """Reads what pytest-reportlog writes."""
 
-    def __init__(self, board: Board | again.Tries, step: str, report: Path) -> None:
+    def __init__(self, board: Board, step: str, report: Path) -> None:
         self._board = board
         self._step = step
         self._report = report
@@ -237,10 +214,6 @@ class _PyTests:
         self._file = ""
         self._passed = 0
         self.failed = 0
-
-    def line(self, _line: str) -> None:
-        """Take a line of pytest's output, at which the report may have grown."""
-        self.read()
 
     def read(self) -> None:
         """Take what was written since."""

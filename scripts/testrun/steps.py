@@ -55,7 +55,6 @@ STEPS = {
         "go",
         ("-race", "-parallel=8", *_GO, "./..."),
         without=(*PURE, *SHORT_RACE),
-        again=True,
     ),
     "race-short": Step(
         "the search for seeds and the catalogue of faults under the race detector, a tenth of each",
@@ -86,7 +85,6 @@ STEPS = {
         "torch's own suite, NCCL, CUDA tensors, launchers, demo",
         "pytest",
         ("scripts/python-tests", "-m", "more"),
-        again=True,
     ),
     "launchers": Step(
         "the example under every launcher", "plain", ("make", "--no-print-directory", "launchers")
