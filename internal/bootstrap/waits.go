@@ -15,7 +15,8 @@ import (
 // doubled.
 const tellEvery = 5 * time.Second
 
-// TellWaits says every few seconds who is awaited; awaited returns "" for nobody. Nothing is said after stop.
+// TellWaits says every few seconds who is awaited; awaited returns "" for nobody. Nothing is said after stop,
+// which waits for a say that is under way.
 func TellWaits(say func(text string), awaited func() string) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
@@ -31,6 +32,9 @@ func TellWaits(say func(text string), awaited func() string) (stop func()) {
 			case <-t.C:
 			}
 			text := awaited()
+			if ctx.Err() != nil {
+				return
+			}
 			if text == "" || text == said && waited < next {
 				continue
 			}

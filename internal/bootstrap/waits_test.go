@@ -26,3 +26,18 @@ func TestTellWaits(t *testing.T) {
 		require.Equal(t, []string{"waiting for 10s: a", "waiting for 20s: b", "waiting for 40s: b"}, said)
 	})
 }
+
+// TestNothingIsSaidAfterStop: stop waits for what is being said.
+func TestNothingIsSaidAfterStop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		saying, over := make(chan struct{}), atomic.Bool{}
+		stop := TellWaits(func(string) {
+			close(saying)
+			systest.Pause(tellEvery)
+			over.Store(true)
+		}, func() string { return "a" })
+		<-saying
+		stop()
+		require.True(t, over.Load())
+	})
+}

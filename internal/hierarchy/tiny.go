@@ -3,6 +3,7 @@ package hierarchy
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/torch-mcast/torch-mcast/internal/engine"
 	"github.com/torch-mcast/torch-mcast/internal/mesh"
@@ -43,7 +44,7 @@ func (o *Operations) tinyAllreduce(send, recv []byte, op collective.Op) (*Work, 
 func (a *tinyAllreduce) finish(err error) error {
 	if err == nil {
 		err = a.ops.compare(a.call, a.all)
-	} else if f := (*mesh.Fault)(nil); errors.As(err, &f) && f.Kind == mesh.Mismatch {
+	} else if namesAllgather(err) {
 		err = fmt.Errorf("%w; a small allreduce is an allgather of inputs in multiples of %d bytes, with %[2]d more in front",
 			err, callBytes)
 	}
@@ -57,4 +58,10 @@ func (a *tinyAllreduce) finish(err error) error {
 	}
 	reduce.Fold(a.recv, inputs, a.op.Type, a.op.Reduction, a.op.Factor)
 	return nil
+}
+
+// namesAllgather reports whether ranks disagree about an allgather.
+func namesAllgather(err error) bool {
+	var f *mesh.Fault
+	return errors.As(err, &f) && f.Kind == mesh.Mismatch && strings.Contains(f.Text, "allgather of")
 }

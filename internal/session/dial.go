@@ -82,7 +82,9 @@ func Dial(ctx context.Context, addr string, h Hello) (*Session, error) {
 	limit := 3 * h.Timeout // a handshake of two round trips
 	ctx, cancel := owntime.WithTimeout(ctx, limit, fmt.Errorf("timeout: not joined within %v", limit))
 	defer cancel()
-	conn, err := h.Network.Dial(ctx, addr)
+	connecting, connected := context.WithTimeout(ctx, limit) // which has a deadline, for its addresses to share
+	conn, err := h.Network.Dial(connecting, addr)
+	connected()
 	if err != nil {
 		return nil, err
 	}
@@ -152,9 +154,11 @@ func (s *Session) prove() error {
 	if err != nil {
 		return err
 	}
-	if err := s.line.conn.SetDeadline(time.Time{}); err != nil { // Dial has a limit
+	if err := s.line.conn.SetDeadline(time.Time{}); err != nil {
 		return err
 	}
+	late := owntime.AfterFunc(s.hello.Timeout, func() { _ = s.line.conn.SetDeadline(time.Unix(1, 0)) })
+	defer late.Stop()
 	proof, err := id.Present(s.line.conn)
 	if errors.Is(err, identity.ErrOther) {
 		return fmt.Errorf("the switch does not know this secret: %w", err)

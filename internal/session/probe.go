@@ -50,8 +50,8 @@ type prober struct {
 
 // Probe sends the switch short datagrams and such as hold a chunk, until both have come back on every
 // stripe: that a session is open does not say what passes on the path of the data. It is for before
-// anybody else uses the sockets, with what Ready has returned. It gives up after so many probes as go into limit, and
-// after two seconds' at most: in probes, for in a process that waits for a core they take longer. If ctx or the session
+// anybody else uses the sockets, with what Ready has returned. It gives up after as many probes as fit into limit, 100
+// at most. It counts probes, not time: a process that waits for a core sends them more slowly. If ctx or the session
 // ends first, or it gives up, the error says what did not pass, in which direction, and the cause.
 func (s *Session) Probe(ctx context.Context, t innetwork.Terms, number int, limit time.Duration) (err error) {
 	p := &prober{

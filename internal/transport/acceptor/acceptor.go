@@ -4,6 +4,7 @@
 package acceptor
 
 import (
+	"cmp"
 	"errors"
 	"net"
 	"slices"
@@ -29,22 +30,22 @@ const (
 	retry = 10 * time.Millisecond
 )
 
-// Patience says how long a connection may take over its greeting: Greeting. Where there are too many, a new one closes
-// another after a fiftieth of Greeting, or a fiftieth of Silent if no byte has come: silence costs a stranger nothing,
-// so it must not keep others out for long.
-type Patience struct{ Silent, Greeting time.Duration }
+// Patience says how long a connection may take over its greeting: Greeting, or Late if that is not 0. Where there are
+// too many, a new one closes another after a fiftieth of Greeting, or a fiftieth of Silent if no byte has come: silence
+// costs a stranger nothing, so it must not keep others out for long.
+type Patience struct{ Silent, Greeting, Late time.Duration }
 
 // PatienceFor returns the Patience of a listener with a secret, or without one, where a greeting in the clear may take
 // so long.
 func PatienceFor(plain time.Duration, secret bool) Patience {
 	if secret {
-		return Patience{plain, proof}
+		return Patience{Silent: plain, Greeting: proof}
 	}
-	return Patience{plain, plain}
+	return Patience{Silent: plain, Greeting: plain}
 }
 
 // Serve takes connections from ln until it is closed. greet runs for each connection, on a goroutine of its own. It
-// reads the greeting, within p.Greeting, and calls proven if the greeting is right: the connection is then greet's,
+// reads the greeting, in time, and calls proven if the greeting is right: the connection is then greet's,
 // without a deadline, unless proven returns false since it came too late. A connection is closed if greet returns
 // without that. Serve returns when all its goroutines have.
 func Serve(ln net.Listener, p Patience, greet func(conn net.Conn, proven func() bool)) {
@@ -64,7 +65,7 @@ func Serve(ln net.Listener, p Patience, greet func(conn net.Conn, proven func() 
 		one := s.enter(conn)
 		all.Go(func() {
 			defer close(one.ended)
-			_ = conn.SetDeadline(time.Now().Add(p.Greeting))
+			_ = conn.SetDeadline(time.Now().Add(cmp.Or(p.Late, p.Greeting)))
 			awaitFirst(conn)
 			s.noteFirstByte(one)
 			greet(conn, func() bool { return s.leave(one) && conn.SetDeadline(time.Time{}) == nil })
