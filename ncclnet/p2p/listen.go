@@ -33,9 +33,13 @@ type Listener struct {
 	sockets  map[net.Conn]bool   // that have greeted and not become part of a comm
 }
 
-// greetTimes are how long a connection may take over its greeting: longer than acceptor.Plain, for nobody connects
-// again, and a peer that gets no core for seconds is late. Only one among many that say nothing is closed sooner.
-var greetTimes = acceptor.Patience{Silent: 5 * time.Second, Greeting: time.Minute}
+const (
+	// greetTime is from when on a connection without a secret makes room for another (acceptor.Patience).
+	greetTime = 5 * time.Second
+	// greetLate is how long a connection may take over its greeting. Nobody connects again, and a peer that gets no core
+	// for seconds is late.
+	greetLate = time.Minute
+)
 
 var errSlow = errors.New("the other end's host answers, and its process has said nothing for 20 times MCAST_TIMEOUT")
 
@@ -80,12 +84,14 @@ func Listen(o Options) (*Listener, error) {
 			l.unix, l.place.fabrics = nil, tcp
 		}
 	}
-	go acceptor.Serve(t, greetTimes, l.greetLane)
+	patience := acceptor.PatienceFor(greetTime, o.Identity != nil)
+	patience.Late = greetLate
+	go acceptor.Serve(t, patience, l.greetLane)
 	if held != nil {
-		go acceptor.Serve(held, greetTimes, l.greetLane)
+		go acceptor.Serve(held, patience, l.greetLane)
 	}
 	if l.unix != nil {
-		go acceptor.Serve(l.unix, greetTimes, l.greetRing)
+		go acceptor.Serve(l.unix, patience, l.greetRing)
 	}
 	return l, nil
 }
