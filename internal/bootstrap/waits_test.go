@@ -27,7 +27,7 @@ func TestTellWaits(t *testing.T) {
 	})
 }
 
-// TestNothingIsSaidAfterStop: stop waits for what is being said.
+// TestNothingIsSaidAfterStop: stop returns when a call of say has returned.
 func TestNothingIsSaidAfterStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		saying, over := make(chan struct{}), atomic.Bool{}

@@ -154,12 +154,13 @@ func (s *Session) prove() error {
 	if err != nil {
 		return err
 	}
-	if err := s.line.conn.SetDeadline(time.Time{}); err != nil {
+	plain := s.line.conn
+	if err := plain.SetDeadline(time.Time{}); err != nil {
 		return err
 	}
-	late := owntime.AfterFunc(s.hello.Timeout, func() { _ = s.line.conn.SetDeadline(time.Unix(1, 0)) })
+	late := owntime.AfterFunc(s.hello.Timeout, func() { _ = plain.SetDeadline(time.Unix(1, 0)) })
 	defer late.Stop()
-	proof, err := id.Present(s.line.conn)
+	proof, err := id.Present(plain)
 	if errors.Is(err, identity.ErrOther) {
 		return fmt.Errorf("the switch does not know this secret: %w", err)
 	}

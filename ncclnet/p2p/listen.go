@@ -34,7 +34,7 @@ type Listener struct {
 }
 
 const (
-	// greetTime is from when on a connection without a secret makes room for another (acceptor.Patience).
+	// greetTime stands for how soon a connection without a secret makes room for another: see acceptor.Patience.
 	greetTime = 5 * time.Second
 	// greetLate is how long a connection may take over its greeting. Nobody connects again, and a peer that gets no core
 	// for seconds is late.
@@ -84,14 +84,17 @@ func Listen(o Options) (*Listener, error) {
 			l.unix, l.place.fabrics = nil, tcp
 		}
 	}
-	patience := acceptor.PatienceFor(greetTime, o.Identity != nil)
-	patience.Late = greetLate
-	go acceptor.Serve(t, patience, l.greetLane)
+	patience := func(secret bool) acceptor.Patience {
+		p := acceptor.PatienceFor(greetTime, secret)
+		p.Late = greetLate
+		return p
+	}
+	go acceptor.Serve(t, patience(o.Identity != nil), l.greetLane)
 	if held != nil {
-		go acceptor.Serve(held, patience, l.greetLane)
+		go acceptor.Serve(held, patience(o.Identity != nil), l.greetLane)
 	}
 	if l.unix != nil {
-		go acceptor.Serve(l.unix, patience, l.greetRing)
+		go acceptor.Serve(l.unix, patience(false), l.greetRing)
 	}
 	return l, nil
 }
